@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BASE = "base"
 """The arm that every other one is compared with, unless a contrast says otherwise."""
+START = "start"
+"""The policy before training: base with one step that does not move it."""
 TYPED = " as typed"
 """Behind the label of an objective that was asked for where an arm of the experiment's own has its name."""
 FIRST_SEED = 1100
@@ -101,17 +103,26 @@ class Experiment:
     positive: Contrast
     """An arm that knows the truth, or in which the effect must appear; where it does not, the experiment is void."""
     negative: tuple[str, str]
-    """Two arms that differ as a claim's do, where the failure mode is switched off: they are not to be told apart."""
+    """Two arms that differ as a claim's do, where the failure mode is switched off: shown to differ by less than
+    counts."""
     claims: Sequence[Claim]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a run that are not those of `SETTINGS`."""
     start: Start = Start()
     first_seed: int = FIRST_SEED
     """This and those behind it are registered. A design that was mended after its results were seen has others."""
+    same_within: float = 0.0
+    """How much the arms of the negative control may differ; 0 is the smallest difference of the score that counts."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Scores that are tested together, every arm against base, and the smallest difference of each that counts."""
     added: str = ""
     """What any other objective needs to be asked this question: `+epochs(count=16)`. It is trained with base's keys."""
+
+    @property
+    def margin(self) -> float:
+        """How much the arms of the negative control may differ."""
+        counts = [claim.smallest for claim in self.claims] or [self.scores[self.score]]
+        return self.same_within or min(counts)
 
     def arm_of(self, objective: str) -> Arm:
         """An arm that is no arm of the experiment's own."""
@@ -147,12 +158,17 @@ def own_names() -> list[str]:
 def _own(name: str) -> Experiment:
     """The experiment of `experiments.yaml`, with its task and its measure imported."""
     values = dict(_declared()[name])
+    has_start = values.pop("start_scored", True)
     task, measure = (_imported(values.pop(key)) for key in ("task", "measure"))
+    arms = {label: _arm(arm) for label, arm in values.pop("arms").items()}
+    if has_start:
+        unmoved = {**arms[BASE].settings, "train.steps": 1, "train.learning_rate": 1e-12}
+        arms[START] = Arm(arms[BASE].objective, unmoved)
     return Experiment(
         name=name,
         task=task,
         measure=measure,
-        arms={label: _arm(arm) for label, arm in values.pop("arms").items()},
+        arms=arms,
         positive=Contrast(**values.pop("positive")),
         negative=tuple(values.pop("negative")),
         claims=[Claim(**claim) for claim in values.pop("claims")],

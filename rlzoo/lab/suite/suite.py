@@ -78,6 +78,6 @@ def _is_open(experiment: JudgedExperiment, up_to: int) -> bool:
     """Whether further seeds may decide a claim, or show what must be seen before any claim is decided."""
     failed = experiment.controls.failed
     if failed:
-        return failed == [ControlFailure.POSITIVE]
+        return ControlFailure.BASE not in failed
     needed = [claim.seeds_needed for claim in experiment.claims if claim.verdict is ClaimVerdict.CANNOT_TELL]
     return any(wants_seeds(False, False, seeds[0] if seeds else 0, up_to) for seeds in needed)

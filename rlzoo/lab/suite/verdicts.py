@@ -14,7 +14,7 @@ import numpy as np
 
 from objectives import ObjectiveError, parse
 from rlzoo.lab.suite.cells import BASE_SEEDS, Record, Seeds, arms, kinds_of
-from rlzoo.lab.suite.experiment import BASE, TYPED, Arm, Claim, Contrast, Experiment, load_experiment, own_names
+from rlzoo.lab.suite.experiment import BASE, START, TYPED, Arm, Claim, Contrast, Experiment, load_experiment, own_names
 from rlzoo.statistics.family import Family
 from rlzoo.statistics.paired import (
     PairedDifference,
@@ -175,7 +175,7 @@ class ControlFailure(Enum):
     """Why an experiment is void."""
 
     POSITIVE = "the positive control was not told apart in its direction"
-    NEGATIVE = "the negative control was told apart"
+    NEGATIVE = "the negative control was not shown to be the same"
     BASE = "base was told apart from itself"
 
 
@@ -188,12 +188,17 @@ class Controls:
     negative: Compared
     base: BaseAgainstBase | None
     """None where base has not been trained on two groups of further seeds."""
+    margin: float
+    """The negative control's two arms are the same if their difference is shown to be smaller than this."""
+    looks: int = 1
 
     @property
     def failed(self) -> list[ControlFailure]:
         """Those that make it void."""
         failed = [ControlFailure.POSITIVE] * (self.positive.sign != (1 if self.positive_higher else -1))
-        failed += [ControlFailure.NEGATIVE] * (self.negative.sign != 0)
+        known = self.negative.difference
+        is_same = known is not None and known.is_within(self.margin, self.looks)
+        failed += [ControlFailure.NEGATIVE] * (not is_same)
         return failed + [ControlFailure.BASE] * (self.base is not None and self.base.corrected < SIGNIFICANCE)
 
 
@@ -243,13 +248,12 @@ def judge(results: Sequence[ExperimentResults], looks: int = 1) -> list[JudgedEx
     ]
 
 
-def compare(results: ExperimentResults, arm: str, against: str) -> Compared:
-    """Two arms on the seeds that both have, not corrected."""
+def compare(results: ExperimentResults, arm: str, against: str, score: str = "") -> Compared:
+    """Two arms on the seeds that both have, by the experiment's score or another one, not corrected."""
     seeds = results.shared(arm, against)
     if len(seeds) < 2:
         return Compared(arm, against, None)
-    score = results.experiment.score
-    values = [results.arms[label].values(score, seeds) for label in (arm, against)]
+    values = [results.arms[label].values(score or results.experiment.score, seeds) for label in (arm, against)]
     return Compared(arm, against, paired_by_seed(*values))
 
 
@@ -278,7 +282,8 @@ def _judged(
 ) -> JudgedExperiment:
     experiment = results.experiment
     positive = compared[experiment.positive.arm, experiment.positive.against]
-    controls = Controls(positive, experiment.positive.higher, compared[experiment.negative], base)
+    negative, margin = compared[experiment.negative], experiment.margin
+    controls = Controls(positive, experiment.positive.higher, negative, base, margin, family.looks)
     claims = [
         _claim(results, claim, compared[claim.arm, claim.against], controls, family) for claim in experiment.claims
     ]
@@ -399,9 +404,9 @@ def against_base(results: Sequence[ExperimentResults], looks: int = 1) -> list[d
 
 
 def deviation(results: ExperimentResults) -> float:
-    """The standard deviation of the score of one run, over seeds, of all arms together; 0 where nothing is known."""
-    score = results.experiment.score
-    values = [arm.values(score, sorted(arm.records)) for arm in results.arms.values() if len(arm.records) > 1]
+    """The standard deviation of the score of one run, over seeds, of all trained arms together; 0 if none is known."""
+    score, trained = results.experiment.score, [arm for label, arm in results.arms.items() if label != START]
+    values = [arm.values(score, sorted(arm.records)) for arm in trained if len(arm.records) > 1]
     return float(np.sqrt(np.mean([of_arm.var(ddof=1) for of_arm in values]))) if values else 0.0
 
 

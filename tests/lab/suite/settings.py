@@ -7,7 +7,7 @@ import numpy as np
 
 from rlzoo.lab.suite.cells import BASE_SEEDS, CellKind, Record
 from rlzoo.lab.suite.cells import arms as arms_of
-from rlzoo.lab.suite.experiment import Experiment, load_experiment
+from rlzoo.lab.suite.experiment import Claim, Experiment, load_experiment
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.verdicts import ArmResults, ExperimentResults, against_base, all_pairs, judge
 
@@ -39,8 +39,12 @@ def shifted(draw: np.random.Generator, shifts: Mapping[str, float]) -> Draw:
     return lambda label, seed: shared[seed] + draw.normal() / np.sqrt(2) + shifts.get(label, 0.0)
 
 
+CLAIM = Claim("clip_higher", True, text="Rare tokens grow.", paper="arXiv:1", published="a curve", smallest=0.01)
+
+
 def rare(**changes: object) -> Experiment:
-    """One of the package, with some things changed."""
+    """One of the package with a claim, with some things changed; its negative control may differ as seeds do."""
+    changes = {"claims": [CLAIM], "scores": {}, "same_within": 5.0, **changes}
     return replace(load_experiment("rare_but_right"), **changes)  # type: ignore[arg-type]
 
 

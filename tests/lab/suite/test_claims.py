@@ -15,10 +15,9 @@ from rlzoo.lab.suite.verdicts import (
     all_pairs,
     judge,
 )
-from tests.lab.suite.settings import Draw, drawn, rare, shifted
+from tests.lab.suite.settings import CLAIM, Draw, drawn, rare, shifted
 
 RARE = rare()
-CLAIM = RARE.claims[0]
 TABLES = 200
 
 
@@ -84,6 +83,16 @@ def test_an_experiment_whose_control_fails_decides_nothing(shifts: dict[str, flo
     found = only(RARE, shifted(np.random.default_rng(1), shifts))
     assert found.controls.failed == [trouble]
     assert [claim.verdict for claim in found.claims] == [ClaimVerdict.VOID]
+
+
+def test_a_control_that_is_precise_and_small_passes_and_one_that_may_be_large_does_not() -> None:
+    """It is shown to be the same, not merely not shown to differ."""
+    noise = shifted(np.random.default_rng(1), {})
+    shifts = {"unclipped": 9.0, "random rewards, clip_higher": 0.4}
+    precise = only(rare(same_within=0.5), lambda label, seed: shifts.get(label, 0.0) + 0.01 * noise(label, seed))
+    noisy = only(rare(same_within=0.5), shifted(np.random.default_rng(1), {"unclipped": 9.0}))
+    assert precise.controls.failed == [] and noisy.controls.failed == [ControlFailure.NEGATIVE]
+    assert abs(precise.controls.negative.corrected) < 0.05 < noisy.controls.negative.corrected
 
 
 def test_base_that_differs_from_itself_makes_an_experiment_void() -> None:

@@ -36,7 +36,7 @@ def small_suite() -> SuiteTable:
     for number, shifts in enumerate(({"clip_higher": 9.0}, {"clip_higher": 0.1}, {"unclipped": 0.0})):
         claims = [replace(rare().claims[0], smallest=0.5)]
         experiment = rare(name=f"rare_{number}", higher_is_better=number != 1, claims=claims)
-        sample = shifted(draw, {"unclipped": 9.0, "dapo": 3.0, **shifts})
+        sample = shifted(draw, {"unclipped": 9.0, "dapo as typed": 3.0, **shifts})
         results.append(drawn(experiment, sample, ["grpo", "dapo", "stapo"]))
     return table(results)
 

@@ -1,0 +1,44 @@
+"""Recomputes every effect, interval and verdict of `claims.csv` from the raw results, with nothing of rlzoo.
+
+python benchmarks/claims/recompute.py ends with 0 if all are as the table has them.
+"""
+
+import csv
+import json
+import math
+import statistics
+from pathlib import Path
+
+from scipy import stats
+
+BENCHMARKS = Path(__file__).parents[1]
+
+
+def scores(row: dict[str, str], arm: str) -> dict[int, float]:
+    """Seed -> score of an arm: of the lines of cells.jsonl, or of a leaderboard's columns at temperature 1."""
+    path = BENCHMARKS / row["raw"]
+    if path.suffix == ".csv":
+        lines = [line for line in csv.DictReader(path.open(encoding="utf-8")) if line["objective"] == arm]
+        line, prefix = next(line for line in lines if line["temperature"] == "1.0"), f"{row['score']}_seed_"
+        return {int(name[len(prefix) :]): float(line[name]) for name in line if name.startswith(prefix) and line[name]}
+    cells = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    cells = [cell for cell in cells if (cell["experiment"], cell["arm"]) == (row["experiment"], arm)]
+    return {cell["seed"]: cell["scores"][row["score"]] for cell in cells if int(row["first_seed"]) <= cell["seed"] < 2000}
+
+
+def main() -> None:
+    """Fails at the first row that differs."""
+    for row in csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8")):
+        if not row["effect"]:
+            continue
+        first, second = scores(row, row["arm"]), scores(row, row["twin"])
+        differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+        assert len(differences) == int(row["seeds"]), row
+        effect, spread = statistics.mean(differences), statistics.stdev(differences) / math.sqrt(len(differences))
+        reach = stats.t.isf(float(row["error"]) / 2, len(differences) - 1) * spread
+        for name, value in (("effect", effect), ("low", effect - reach), ("high", effect + reach)):
+            assert math.isclose(value, float(row[name]), rel_tol=1e-9, abs_tol=1e-12), (row, name, value)
+
+
+if __name__ == "__main__":
+    main()

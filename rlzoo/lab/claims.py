@@ -1,0 +1,286 @@
+"""The headline claims of the papers, asked of committed runs: `benchmarks/claims/claims.yaml` becomes a table.
+
+python -m rlzoo.lab.claims writes `benchmarks/claims.csv`, and beside the declared claims a page, a picture, and the
+scores of experiments whose scores are tested together. `benchmarks/claims/recompute.py` checks it without this package.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+import yaml
+from matplotlib.figure import Figure
+from scipy import stats
+
+from rlzoo.lab.suite.cells import CellFile, chosen_seeds
+from rlzoo.lab.suite.experiment import BASE, START
+from rlzoo.lab.suite.verdicts import ExperimentResults, compare, read_results
+from rlzoo.report.drawing import save_figure
+from rlzoo.statistics.family import Family
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+RAW = {
+    "suite": "suite/results/cells.jsonl",
+    "late": "late/results/cells.jsonl",
+    "knights": "leaderboard_knights/results/leaderboard.csv",
+}
+LOOKS = {"suite": 3, "late": 2, "knights": 4}
+"""How often the results of each are looked at while seeds are added."""
+ERROR = 0.05
+"""Of all intervals of the table together."""
+
+
+class Verdict(Enum):
+    """What the runs say of a claim."""
+
+    REPRODUCED = "reproduced"
+    CONTRADICTED = "contradicted"
+    NOT_REPRODUCED = "not reproduced"
+    OPEN = "open"
+    CANNOT = "cannot be asked here"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of `claims.csv`."""
+
+    method: str
+    claim: str
+    words: str
+    paper: str
+    asks: str = ""
+    smallest: float | str = ""
+    fixed: str = ""
+    raw: str = ""
+    experiment: str = ""
+    arm: str = ""
+    twin: str = ""
+    score: str = ""
+    first_seed: int | str = ""
+    seeds: int | str = ""
+    arm_mean: float | str = ""
+    twin_mean: float | str = ""
+    start_mean: float | str = ""
+    effect: float | str = ""
+    low: float | str = ""
+    high: float | str = ""
+    error: float | str = ""
+    verdict: str = ""
+    left: str = ""
+
+
+def interval(differences: np.ndarray, error: float) -> tuple[float, float, float]:
+    """Mean and both ends of its interval over seeds (Student's t), which misses the true mean at the rate `error`."""
+    count, mean = len(differences), float(differences.mean())
+    reach = float(stats.t.isf(error / 2, count - 1)) * float(differences.std(ddof=1)) / math.sqrt(count)
+    return mean, mean - reach, mean + reach
+
+
+def verdict_of(asks: str, low: float, high: float, smallest: float) -> Verdict:
+    """By where the interval lies beside the smallest difference that counts, in both directions."""
+    if asks in ("lower", "not higher"):
+        return verdict_of({"lower": "higher", "not higher": "not lower"}[asks], -high, -low, smallest)
+    is_inside = -smallest < low and high < smallest
+    if asks == "same":
+        if is_inside:
+            return Verdict.REPRODUCED
+        return Verdict.CONTRADICTED if low > smallest or high < -smallest else Verdict.OPEN
+    if high < -smallest:
+        return Verdict.CONTRADICTED
+    if low > (smallest if asks == "higher" else -smallest):
+        return Verdict.REPRODUCED
+    return Verdict.NOT_REPRODUCED if asks == "higher" and is_inside else Verdict.OPEN
+
+
+def seeds_left(differences: np.ndarray, smallest: float, error: float) -> int:
+    """About how many seeds would decide, if mean and spread stay as they are; 0 for more than a thousand."""
+    distance = abs(abs(float(differences.mean())) - smallest)
+    spread = float(differences.std(ddof=1))
+    for count in range(len(differences), 1000):
+        if stats.t.isf(error / 2, count - 1) * spread / math.sqrt(count) < distance:
+            return count
+    return 0
+
+
+# ---- raw results -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def experiments(raw: str) -> Mapping[str, ExperimentResults]:
+    """Experiment -> its cells on registered seeds."""
+    records = CellFile(BENCHMARKS / RAW[raw]).read()
+    return {result.experiment.name: result for result in read_results((), (), chosen_seeds(["auto"]), records)}
+
+
+def _of_cells(raw: str, experiment: str, score: str) -> Callable[[str], dict[int, float]]:
+    results = experiments(raw).get(experiment)
+
+    def values(arm: str) -> dict[int, float]:
+        records = results.arms[arm].records if results and arm in results.arms else {}
+        return {seed: record.score(score) for seed, record in records.items()}
+
+    return values
+
+
+def _of_leaderboard(raw: str, temperature: float, score: str) -> Callable[[str], dict[int, float]]:
+    table = pd.read_csv(BENCHMARKS / RAW[raw])
+    rows = table[table["temperature"] == temperature].set_index("objective")
+
+    def values(arm: str) -> dict[int, float]:
+        found = rows.loc[arm].filter(regex=rf"^{score}_seed_\d+$") if arm in rows.index else {}
+        return {int(name.rsplit("_", 1)[1]): float(value) for name, value in found.items() if not pd.isna(value)}
+
+    return values
+
+
+def judged(claim: Mapping[str, Any], error: float) -> Row:
+    """A declared claim with what the raw results say of it; `error` is that of its interval."""
+    if "cannot" in claim:
+        said = {name: claim[name] for name in ("method", "claim", "words", "paper")}
+        return Row(**said, verdict=Verdict.CANNOT.value, left=claim["cannot"].strip())
+    raw, score = claim["raw"], claim["score"]
+    is_board = RAW[raw].endswith(".csv")
+    values = _of_leaderboard(raw, 1.0, score) if is_board else _of_cells(raw, claim["experiment"], score)
+    arm, twin, start = values(claim["arm"]), values(claim["twin"]), values(START)
+    shared = sorted(set(arm) & set(twin))
+    if len(shared) < 2:
+        return Row(**claim, verdict=Verdict.OPEN.value, left="fewer than two seeds have been trained")
+    differences = np.array([arm[seed] - twin[seed] for seed in shared])
+    effect, low, high = interval(differences, error)
+    verdict, left = verdict_of(claim["asks"], low, high, claim["smallest"]), ""
+    if not differences.any():
+        verdict, left = Verdict.CANNOT, "arm and twin are the same run on every seed"
+    elif verdict is Verdict.OPEN:
+        needed = seeds_left(differences, claim["smallest"], error)
+        left = f"about {needed} seeds, if effect and spread stay" if needed else "over a thousand seeds"
+    means = [float(np.mean([found[seed] for seed in shared])) for found in (arm, twin)]
+    return Row(
+        **claim,
+        first_seed=shared[0],
+        seeds=len(shared),
+        arm_mean=means[0],
+        twin_mean=means[1],
+        start_mean=float(np.mean([*start.values()])) if start else "",
+        effect=effect,
+        low=low,
+        high=high,
+        error=error,
+        verdict=verdict.value,
+        left=left,
+    )
+
+
+def all_rows(declared: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """All claims; the intervals of those that are asked miss anything in at most 5 % of tables (Bonferroni)."""
+    asked = sum("cannot" not in claim for claim in declared)
+    return [judged(claim, ERROR / asked / LOOKS.get(claim.get("raw", ""), 1)) for claim in declared]
+
+
+# ---- scores that are tested together ---------------------------------------------------------------------------------
+
+
+def scored_arms(results: ExperimentResults, looks: int) -> pd.DataFrame:
+    """Every arm against base by every score of `Experiment.scores`, all of them one family in Holm's steps."""
+    smallest = results.experiment.scores
+    found = []
+    for label in results.arms:
+        for score in smallest:
+            compared = compare(results, label, BASE, score)
+            records = results.arms[label].records
+            mean = float(results.arms[label].values(score, sorted(records)).mean())
+            known = compared.difference
+            of_arm = {"arm": label, "score": score, "seeds": len(records), "mean": mean}
+            of_test = {"effect": known.mean, "low": known.low, "high": known.high, "p": known.p_value} if known else {}
+            found.append(of_arm | (of_test if label != BASE else {}))
+    table = pd.DataFrame(found)
+    tested = table["p"].notna()
+    table.loc[tested, "p_holm"] = Family(int(tested.sum()), looks).adjusted(table.loc[tested, "p"].tolist())
+    return table
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+COLORS = {
+    Verdict.REPRODUCED: "tab:blue",
+    Verdict.CONTRADICTED: "tab:red",
+    Verdict.NOT_REPRODUCED: "tab:orange",
+    Verdict.OPEN: "0.6",
+}
+
+
+def claims_figure(rows: Sequence[Row]) -> Figure:
+    """Effect and interval of every claim in smallest differences that count; to the right is as the paper has it."""
+    drawn = [row for row in rows if row.effect != ""]
+    with sns.axes_style("whitegrid"):
+        figure = Figure(figsize=(11, 0.32 * len(drawn) + 1.2), layout="constrained")
+        axis = figure.subplots()
+        for place, row in enumerate(reversed(drawn)):
+            sign = -1 if row.asks in ("lower", "not higher") else 1
+            scale = sign / float(row.smallest)
+            ends = [float(np.clip(float(end) * scale, -6, 6)) for end in (row.low, row.high)]
+            color = COLORS.get(Verdict(row.verdict), "0.85")
+            axis.plot(ends, (place, place), color=color, linewidth=2)
+            axis.plot(float(np.clip(float(row.effect) * scale, -6, 6)), place, "o", color=color)
+        labels = [f"{row.claim.removesuffix('.')} ({row.method})" for row in reversed(drawn)]
+        axis.set_yticks(range(len(drawn)), labels, fontsize=7)
+        axis.axvspan(-1, 1, color="0.92", zorder=0)
+        for verdict, color in COLORS.items():
+            axis.plot([], [], "o-", color=color, label=verdict.value)
+        axis.legend(fontsize=8, loc="lower right")
+        axis.set_xlabel("effect / smallest that counts; right of 0 as the paper has it; cut at 6", fontsize=8)
+    return figure
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}"
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The table in Markdown."""
+    lines = [
+        "| method | claim, and the paper's words | asked here | arm, twin, start | effect | seeds | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        asked = f"`{row.experiment}`: {row.arm} {row.asks} than {row.twin}, {row.score} by {row.smallest}"
+        asked = asked.replace("same than", "the same as")
+        means = ", ".join(_number(value) or "-" for value in (row.arm_mean, row.twin_mean, row.start_mean))
+        effect = f"{_number(row.effect)} [{_number(row.low)}, {_number(row.high)}]" if row.effect != "" else "-"
+        verdict = f"**{row.verdict}**" + (f": {row.left}" if row.left else "")
+        after = " (smallest difference written down after the results)" * (row.fixed == "after")
+        lines.append(
+            f"| {row.method} | {row.claim} \"{row.words}\" ({row.paper}) | {asked if row.asks else '-'}{after} | {means} "
+            f"| {effect} | {row.seeds or '-'} | {verdict} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path = BENCHMARKS) -> None:
+    """Writes everything."""
+    declared = yaml.safe_load((folder / "claims" / "claims.yaml").read_text(encoding="utf-8"))
+    rows = all_rows(declared)
+    with (folder / "claims.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) | {"raw": RAW.get(row.raw, "")} for row in rows)
+    (folder / "claims" / "claims.md").write_text(page(rows), encoding="utf-8")
+    save_figure(claims_figure(rows), folder / "claims" / "claims.png")
+    for raw in ("suite", "late"):
+        for name, results in experiments(raw).items():
+            if results.experiment.scores:
+                scored_arms(results, LOOKS[raw]).to_csv(folder / "claims" / f"{name}.csv", index=False)
+    print(json.dumps({verdict.value: sum(row.verdict == verdict.value for row in rows) for verdict in Verdict}))
+
+
+if __name__ == "__main__":
+    main()
