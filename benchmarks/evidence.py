@@ -15,9 +15,8 @@ EVIDENCE = BENCHMARKS.parent / "rlzoo" / "embedded" / "evidence"
 def made() -> dict[str, dict[str, Any]]:
     """File -> what it holds, of the results that are there."""
     found = dict[str, dict[str, Any]]()
-    claims = BENCHMARKS / "suite" / "results" / "claims.json"
-    if claims.exists():
-        found["suite.json"] = json.loads(claims.read_text(encoding="utf-8"))
+    for name, claims in {"suite.json": "suite/results/claims.json", "claims.json": "claims/claims.json"}.items():
+        found[name] = json.loads((BENCHMARKS / claims).read_text(encoding="utf-8"))
     rates = json.loads((BENCHMARKS / "doctor" / "results" / "rates.json").read_text(encoding="utf-8"))
     found["doctor.json"] = doctor_evidence(rates["measured"], rates["long"])
     return found

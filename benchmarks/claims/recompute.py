@@ -1,7 +1,4 @@
-"""Recomputes every effect, interval and verdict of `claims.csv` from the raw results, with nothing of rlzoo.
-
-python benchmarks/claims/recompute.py ends with 0 if all are as the table has them.
-"""
+"""Recomputes every effect and interval of claims.csv from the raw results alone; fails at the first that differs."""
 
 import csv
 import json
@@ -23,22 +20,17 @@ def scores(row: dict[str, str], arm: str) -> dict[int, float]:
         return {int(name[len(prefix) :]): float(line[name]) for name in line if name.startswith(prefix) and line[name]}
     cells = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     cells = [cell for cell in cells if (cell["experiment"], cell["arm"]) == (row["experiment"], arm)]
-    return {cell["seed"]: cell["scores"][row["score"]] for cell in cells if int(row["first_seed"]) <= cell["seed"] < 2000}
+    return {
+        cell["seed"]: cell["scores"][row["score"]] for cell in cells if int(row["first_seed"]) <= cell["seed"] < 2000
+    }
 
 
-def main() -> None:
-    """Fails at the first row that differs."""
-    for row in csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8")):
-        if not row["effect"]:
-            continue
-        first, second = scores(row, row["arm"]), scores(row, row["twin"])
-        differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
-        assert len(differences) == int(row["seeds"]), row
-        effect, spread = statistics.mean(differences), statistics.stdev(differences) / math.sqrt(len(differences))
-        reach = stats.t.isf(float(row["error"]) / 2, len(differences) - 1) * spread
-        for name, value in (("effect", effect), ("low", effect - reach), ("high", effect + reach)):
-            assert math.isclose(value, float(row[name]), rel_tol=1e-9, abs_tol=1e-12), (row, name, value)
-
-
-if __name__ == "__main__":
-    main()
+rows = csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8"))
+for row in (row for row in rows if row["effect"]):
+    first, second = scores(row, row["arm"]), scores(row, row["twin"])
+    differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+    assert len(differences) == int(row["seeds"]), row
+    effect, spread = statistics.mean(differences), statistics.stdev(differences) / math.sqrt(len(differences))
+    reach = stats.t.isf(float(row["error"]) / 2, len(differences) - 1) * spread
+    for name, value in {"effect": effect, "low": effect - reach, "high": effect + reach}.items():
+        assert math.isclose(value, float(row[name]), rel_tol=1e-9, abs_tol=1e-12), (row, name, value)

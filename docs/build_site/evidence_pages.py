@@ -43,8 +43,9 @@ def which_objective_page() -> str:
         "# Failure modes",
         f"{beginning().words} Change it when a run has a failure mode, and change one part at a time: add the part "
         "with `+`, train with it and without it on a few seeds, and [compare the two](../guides/compare.md).",
-        "The last column says what [the behaviour suite](benchmarks/suite/README.md) found in small trainings "
-        "with a built-in failure mode. Parts with a claim that holds stand first.",
+        "The last column says what [the claims table](benchmarks/claims/README.md) and "
+        "[the behaviour suite](benchmarks/suite/README.md) found in small trainings with a built-in failure mode. "
+        "Parts with a claim that holds stand first.",
     ]
     for name, meaning in FAILURE_MODES.items():
         table = remedies_table(name)
@@ -76,7 +77,7 @@ def map_table(objective: Objective, rows: Sequence[Record] | None = None) -> str
 def claims_list(objective: Objective, contribution: Sequence[str]) -> str:
     """What the suite found of the method and of the parts that are its idea, and the method's leaderboard rows."""
     claims: dict[ClaimEvidence, None] = {it: None for part in contribution for it in claims_about(part)}
-    lines = [f"- {it.text} {it.summary}, corrected p {it.p:.2g} ({it.paper})." for it in claims if it.p is not None]
+    lines = [f"- {it.text} {it.summary} ({it.paper})." for it in claims if it.effect is not None]
     lines += [f"- Leaderboard {leaderboard_words(row)}." for row in rows_of(objective, leaderboard_rows())]
     return "\n".join(lines) or f"Neither suite nor leaderboards: {NOT_MEASURED}."
 

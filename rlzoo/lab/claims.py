@@ -5,7 +5,6 @@ scores of experiments whose scores are tested together. `benchmarks/claims/recom
 """
 
 import csv
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -21,6 +20,7 @@ import yaml
 from matplotlib.figure import Figure
 from scipy import stats
 
+from rlzoo.files import write_json
 from rlzoo.lab.suite.cells import CellFile, chosen_seeds
 from rlzoo.lab.suite.experiment import BASE, START
 from rlzoo.lab.suite.verdicts import ExperimentResults, compare, read_results
@@ -185,6 +185,21 @@ def all_rows(declared: Sequence[Mapping[str, Any]]) -> list[Row]:
     return [judged(claim, ERROR / asked / LOOKS.get(claim.get("raw", ""), 1)) for claim in declared]
 
 
+def records(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """What `rlzoo objectives --for` reads: claims of contrasts of two objectives that are trained alike."""
+    found = []
+    for row in rows:
+        results = experiments(row.raw).get(row.experiment) if row.effect != "" and RAW[row.raw].endswith("l") else None
+        arms = [results.experiment.arms[label] for label in (row.arm, row.twin)] if results else []
+        if results is None or arms[0].settings != arms[1].settings or row.method == "justrl":  # it has no part
+            continue
+        known = {name: getattr(row, name) for name in ("claim", "paper", "experiment", "score", "seeds", "verdict")}
+        known |= {name: float(f"{getattr(row, name):.6g}") for name in ("effect", "low", "high")}
+        objectives = {"objective": arms[0].objective, "objective_against": arms[1].objective}
+        found.append(known | objectives | {"trouble": results.experiment.failure_mode, "p_corrected": None})
+    return found
+
+
 # ---- scores that are tested together ---------------------------------------------------------------------------------
 
 
@@ -236,7 +251,7 @@ def claims_figure(rows: Sequence[Row]) -> Figure:
         axis.axvspan(-1, 1, color="0.92", zorder=0)
         for verdict, color in COLORS.items():
             axis.plot([], [], "o-", color=color, label=verdict.value)
-        axis.legend(fontsize=8, loc="lower right")
+        axis.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=4)
         axis.set_xlabel("effect / smallest that counts; right of 0 as the paper has it; cut at 6", fontsize=8)
     return figure
 
@@ -246,8 +261,11 @@ def _number(value: float | str) -> str:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The table in Markdown."""
+    """The table in Markdown, below how many there are of each verdict."""
+    counts = ", ".join(f"{sum(row.verdict == it.value for row in rows)} {it.value}" for it in Verdict)
     lines = [
+        f"{len(rows)} claims: {counts}. Means are of the arm, its twin and the untrained start.",
+        "",
         "| method | claim, and the paper's words | asked here | arm, twin, start | effect | seeds | verdict |",
         "|---|---|---|---|---|---|---|",
     ]
@@ -259,7 +277,7 @@ def page(rows: Sequence[Row]) -> str:
         verdict = f"**{row.verdict}**" + (f": {row.left}" if row.left else "")
         after = " (smallest difference written down after the results)" * (row.fixed == "after")
         lines.append(
-            f"| {row.method} | {row.claim} \"{row.words}\" ({row.paper}) | {asked if row.asks else '-'}{after} | {means} "
+            f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked if row.asks else "-"}{after} | {means} '
             f"| {effect} | {row.seeds or '-'} | {verdict} |"
         )
     return "\n".join(lines) + "\n"
@@ -274,12 +292,12 @@ def main(folder: Path = BENCHMARKS) -> None:
         writer.writeheader()
         writer.writerows(asdict(row) | {"raw": RAW.get(row.raw, "")} for row in rows)
     (folder / "claims" / "claims.md").write_text(page(rows), encoding="utf-8")
+    write_json(folder / "claims" / "claims.json", {"claims": records(rows)})
     save_figure(claims_figure(rows), folder / "claims" / "claims.png")
     for raw in ("suite", "late"):
         for name, results in experiments(raw).items():
             if results.experiment.scores:
                 scored_arms(results, LOOKS[raw]).to_csv(folder / "claims" / f"{name}.csv", index=False)
-    print(json.dumps({verdict.value: sum(row.verdict == verdict.value for row in rows) for verdict in Verdict}))
 
 
 if __name__ == "__main__":

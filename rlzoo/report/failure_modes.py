@@ -1,4 +1,4 @@
-"""Which parts and recipes address a failure mode, and what the behaviour suite measured of them."""
+"""Which parts and recipes address a failure mode, and what the claims table and the behaviour suite say of them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,8 @@ class ClaimEvidence:
     p: float | None
     """Corrected for the whole table."""
     verdict: str
-    """`holds`, `does not hold`, `cannot tell`, `does not fire` or `void`."""
+    """Of the claims table: `reproduced`, `contradicted`, `not reproduced`, `open`, `cannot be asked here`; of the
+    suite: `holds`, `does not hold`, `cannot tell`, `does not fire` or `void`."""
     seeds: int
     objective: str
     against: str
@@ -63,17 +64,20 @@ class Remedy:
     recipes: tuple[str, ...]
     """Those of which it is an idea."""
     claims: tuple[ClaimEvidence, ...]
-    """What the suite found of it, claims about the failure mode first."""
+    """What was found of it where the failure mode is there on purpose."""
     rank: int
     """-1 if a claim about the failure mode holds, 1 if one does not; 0 otherwise."""
 
 
+HOLDS, FAILS = frozenset({"holds", "reproduced"}), frozenset({"does not hold", "contradicted", "not reproduced"})
+
+
 @cache
-def suite_claims() -> tuple[ClaimEvidence, ...]:
-    """All claims of the suite; none where none is shipped."""
-    path = EVIDENCE / "suite.json"
-    records = json.loads(path.read_text(encoding="utf-8"))["claims"] if path.exists() else []
-    return tuple(map(_claim, records))
+def all_claims() -> tuple[ClaimEvidence, ...]:
+    """Those of the claims table that are asked of runs, and those of the suite; none where none is shipped."""
+    paths = [EVIDENCE / name for name in ("claims.json", "suite.json")]
+    found = [json.loads(path.read_text(encoding="utf-8"))["claims"] for path in paths if path.exists()]
+    return tuple(_claim(record) for records in found for record in records)
 
 
 def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
@@ -96,14 +100,17 @@ def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
 
 @cache
 def claims_about(part: str) -> tuple[ClaimEvidence, ...]:
-    """Claims whose two arms differ in a part, whatever else they have."""
-    return tuple(claim for claim in suite_claims() if part in _differing(claim.objective, claim.against))
+    """Claims whose first arm has a part that the other has not, or lacks it, and differs in no other idea."""
+    return tuple(claim for claim in all_claims() if _contrasted(claim.objective, claim.against) == {part})
 
 
 @cache
-def _differing(first: str, second: str) -> frozenset[str]:
-    ours, theirs = (set(parse(expression).parts) for expression in (first, second))
-    return frozenset(part.name for part in ours ^ theirs)
+def _contrasted(first: str, second: str) -> frozenset[str]:
+    """The parts in which two objectives differ; of several, those that are the idea of a recipe that is named."""
+    ours, theirs = (frozenset(parse(expression).parts) for expression in (first, second))
+    differing = frozenset(part.name for part in (ours - theirs) or (theirs - ours))
+    ideas = frozenset(RECIPES[first].contribution) if first in RECIPES else frozenset()
+    return differing if len(differing) == 1 else differing & ideas
 
 
 def addressing(failure_mode: str) -> list[Remedy]:
@@ -121,16 +128,16 @@ def addressing(failure_mode: str) -> list[Remedy]:
 def _remedy(part: Name, recipes: Sequence[Name], failure_mode: str) -> Remedy:
     of_idea = [recipe for recipe in recipes if part.name in RECIPES[recipe.name].contribution]
     candidates = [f"{BASE}+{with_examples(part)}", *map(with_examples, [*of_idea, *recipes])]
-    claims = sorted(claims_about(part.name), key=lambda claim: claim.failure_mode != failure_mode)
-    verdicts = {claim.verdict for claim in claims if claim.failure_mode == failure_mode}
+    claims = tuple(claim for claim in claims_about(part.name) if claim.failure_mode == failure_mode)
+    verdicts = {claim.verdict for claim in claims}
     return Remedy(
         name=part.name,
         summary=part.summary,
         paper=part.paper,
         expression=next(text for text in candidates if _has(text, part.name)),
         recipes=tuple(recipe.name for recipe in of_idea),
-        claims=tuple(claims),
-        rank=("does not hold" in verdicts) - ("holds" in verdicts),
+        claims=claims,
+        rank=bool(verdicts & FAILS) - bool(verdicts & HOLDS),
     )
 
 
@@ -144,8 +151,8 @@ def _has(expression: str, part: str) -> bool:
 
 
 def remedies_table(failure_mode: str) -> Table:
-    """What addresses a failure mode, what it does, and what the suite measured of it."""
-    widths = {"part": 26, "what it does": 24, "suite": 22}
+    """What addresses a failure mode, what it does, and what was measured of it where the failure mode is there."""
+    widths = {"part": 26, "what it does": 24, "measured": 22}
     columns = [Column(heading, is_text=True, width=width) for heading, width in widths.items()]
     return Table(columns, [_row(remedy) for remedy in addressing(failure_mode)])
 

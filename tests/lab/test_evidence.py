@@ -13,7 +13,7 @@ from benchmarks.evidence import doctor_evidence, made, text_of
 from objectives import FAILURE_MODES, ObjectiveError, Weight, names, parse, register
 from rlzoo.commands import main
 from rlzoo.report import failure_modes
-from rlzoo.report.failure_modes import EVIDENCE, addressing, claims_about, remedies_table, suite_claims
+from rlzoo.report.failure_modes import EVIDENCE, addressing, all_claims, claims_about, remedies_table
 from tests.conftest import error_of
 
 ROOT = Path(__file__).parents[2]
@@ -39,16 +39,18 @@ CLAIM = {
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that claims are read from instead of the package's."""
     monkeypatch.setattr(failure_modes, "EVIDENCE", tmp_path)
-    for cached in (suite_claims, claims_about):
+    for cached in (all_claims, claims_about):
         cached.cache_clear()
     yield tmp_path
-    for cached in (suite_claims, claims_about):
+    for cached in (all_claims, claims_about):
         cached.cache_clear()
 
 
 def test_the_package_ships_what_the_committed_results_say() -> None:
     files = made()
-    assert {path.name for path in EVIDENCE.glob("*.json")} == files.keys() == {"suite.json", "doctor.json"}
+    assert (
+        {path.name for path in EVIDENCE.glob("*.json")} == files.keys() == {"claims.json", "suite.json", "doctor.json"}
+    )
     for name, record in files.items():
         assert (EVIDENCE / name).read_text(encoding="utf-8") == text_of(record), "python -m benchmarks.evidence"
 
@@ -84,7 +86,7 @@ def test_what_addresses_a_failure_mode_can_be_typed_and_has_the_part(
     assert max(map(len, shown.splitlines()[1:-2])) <= 80
 
 
-@pytest.mark.parametrize(("verdict", "place"), [("holds", 0), ("does not hold", -1)])
+@pytest.mark.parametrize(("verdict", "place"), [("holds", 0), ("does not hold", -1), ("contradicted", -1)])
 def test_what_the_suite_found_stands_at_the_part_that_it_is_about_and_orders_the_parts(
     verdict: str, place: int, elsewhere: Path
 ) -> None:

@@ -1,0 +1,71 @@
+"""What is said of the papers' claims is what the raw results give, in a table that others can recompute."""
+
+import csv
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from rlzoo.lab.claims import Verdict, interval, verdict_of
+from rlzoo.lab.suite.experiment import load_experiment
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROWS = list(csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8")))
+DECLARED = yaml.safe_load((BENCHMARKS / "claims" / "claims.yaml").read_text(encoding="utf-8"))
+ASKED = [claim for claim in DECLARED if claim.get("raw") in ("suite", "late")]
+
+
+def test_a_script_without_this_package_recomputes_every_effect_from_raw_results() -> None:
+    path = BENCHMARKS / "claims" / "recompute.py"
+    source = path.read_text(encoding="utf-8")
+    assert "rlzoo." not in source and "import rlzoo" not in source and "objectives" not in source
+    assert len(source.splitlines()) <= 40
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def test_every_declared_claim_has_its_row_and_its_verdict_is_that_of_its_interval() -> None:
+    assert [row["claim"] for row in ROWS] == [claim["claim"] for claim in DECLARED]
+    for row in ROWS:
+        if row["effect"] and row["verdict"] != Verdict.CANNOT.value:
+            bounds = (float(row[name]) for name in ("low", "high", "smallest"))
+            assert row["verdict"] == verdict_of(row["asks"], *bounds).value
+        assert row["left"] or row["verdict"] not in (Verdict.OPEN.value, Verdict.CANNOT.value)
+
+
+@pytest.mark.parametrize("claim", ASKED, ids=lambda claim: f"{claim['experiment']}: {claim['claim']}")
+def test_a_claim_names_two_arms_and_a_smallest_difference_of_its_experiment(claim: dict[str, str]) -> None:
+    experiment = load_experiment(claim["experiment"])
+    assert {claim["arm"], claim["twin"]} <= experiment.arms.keys() and claim["arm"] != claim["twin"]
+    assert claim["fixed"] in ("before", "after") and float(claim["smallest"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("asks", "low", "high", "verdict"),
+    [
+        ("higher", 0.2, 0.4, Verdict.REPRODUCED),
+        ("higher", 0.05, 0.4, Verdict.OPEN),
+        ("higher", -0.05, 0.05, Verdict.NOT_REPRODUCED),
+        ("higher", -0.4, -0.2, Verdict.CONTRADICTED),
+        ("higher", -0.4, 0.05, Verdict.OPEN),
+        ("not lower", -0.05, 0.4, Verdict.REPRODUCED),
+        ("not lower", -0.4, 0.05, Verdict.OPEN),
+        ("not lower", -0.4, -0.2, Verdict.CONTRADICTED),
+        ("same", -0.05, 0.05, Verdict.REPRODUCED),
+        ("same", 0.2, 0.4, Verdict.CONTRADICTED),
+        ("same", 0.05, 0.4, Verdict.OPEN),
+    ],
+)
+def test_a_verdict_is_where_the_interval_lies_and_turns_with_the_sign(
+    asks: str, low: float, high: float, verdict: Verdict
+) -> None:
+    assert verdict_of(asks, low, high, 0.1) is verdict
+    mirrored = {"higher": "lower", "not lower": "not higher", "same": "same"}[asks]
+    assert verdict_of(mirrored, -high, -low, 0.1) is verdict
+
+
+def test_an_interval_misses_the_true_mean_at_its_rate() -> None:
+    draws = np.random.default_rng(3).normal(size=(2000, 6))
+    missed = sum(low > 0 or high < 0 for _, low, high in (interval(draw, 0.1) for draw in draws))
+    assert 0.08 < missed / 2000 < 0.12
