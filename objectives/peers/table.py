@@ -5,16 +5,21 @@ one table translates either way. Of each stage the first rule holds that is true
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from objectives.batch import FIELDS
 from objectives.errors import ObjectiveError
+from objectives.peers.installed import Installed, committed, flat
 
 UNREAD = {name: declared.words for name, declared in FIELDS.items() if declared.words}
 """Field of the batch that our own loop fills, and an adapter only where it is `reported` -> what it is, in words."""
+
+OF_OBJECTIVES = re.compile(r"loss|advantage|adv_|(?:^|[._])kl|clip|reward")
+"""What names of settings have that decide the objective."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,13 @@ class PeerTable:
     """Another library: the settings that its objective is made of, and the rules of each stage."""
 
     name: str
-    version: str
-    defaults: Mapping[str, Any]
-    """Every setting that its objective may depend on, and what it is unless it is set."""
     stages: Mapping[str, Sequence[Rule]]
     elsewhere: tuple[str, ...]
     """Settings, or what their names begin with, which are those of a run and not of its objective."""
     other_names: Mapping[str, str]
     """Older or longer name of a setting -> the one in the table."""
+    absent: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the objective that its own configuration lacks, and what they are unless they are set."""
     always: tuple[str, ...] = ()
     """What it does otherwise whatever the settings."""
     instead: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +80,24 @@ class PeerTable:
     """By what it trains with objectives of the zoo, where there is such a thing."""
     reported: frozenset[str] = frozenset()
     """Fields of UNREAD that the adapter has from its scoring pass."""
+
+    @cached_property
+    def installed(self) -> Installed:
+        """What the version has that the rules were written for."""
+        return committed(self.name)
+
+    @property
+    def version(self) -> str:
+        """The library's version."""
+        return self.installed.version
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """Every setting that its objective may depend on, and what it is unless it is set."""
+        keys = dict.fromkeys(key for rules in self.stages.values() for rule in rules for key in rule.settings)
+        keys |= dict.fromkeys(self.instead.values())
+        there = {key: self.installed.defaults[key] for key in keys if key not in self.absent}
+        return {**there, **self.absent}
 
     def lacking(self, needs: frozenset[str]) -> str:
         """Which of the fields that an objective needs the adapter does not get, in words; empty if none."""
@@ -135,16 +157,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, float) or abs(value) < 2**1000
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted name."""
-    for key, value in settings.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{name}.")
-        else:
-            yield name, value
-
-
 def read(table: PeerTable, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
     """The settings that the table knows, those of the run, and those that are neither.
 
@@ -159,11 +171,16 @@ def read(table: PeerTable, given: Mapping[str, Any]) -> tuple[dict[str, Any], li
             if name in known and known[name] != value:
                 raise ObjectiveError(f"{table.name}: {name} is given twice, as {known[name]} and as {value}")
             known[name] = _plain(value)
-        elif name.endswith("._target_") or any(map(partial(_is_of, name), table.elsewhere)):
+        elif name.endswith("._target_") or any(map(partial(_is_of, name), table.elsewhere)) or _is_of_run(table, name):
             elsewhere.append(name)
         else:
             unknown.append(f"{name}={value}")
     return known, elsewhere, unknown
+
+
+def _is_of_run(table: PeerTable, name: str) -> bool:
+    """Whether the library has a setting of this name whose name is none of an objective's."""
+    return name in table.installed.defaults and not OF_OBJECTIVES.search(name)
 
 
 def _is_of(name: str, run: str) -> bool:

@@ -9,10 +9,8 @@ from typing import Any
 from objectives import Objective, ObjectiveError, Part, Term, parse, read_terms
 from objectives.part import write_term
 from objectives.peers import PEERS
-from objectives.peers.table import PeerTable, Rule, matches, read, setting_value
+from objectives.peers.table import OF_OBJECTIVES, PeerTable, Rule, matches, read, setting_value
 
-_OF_OBJECTIVES = re.compile(r"loss|advantage|adv_|(?:^|[._])kl|clip|reward")
-"""What names of settings have that decide the objective."""
 _UNSAID = ("single_pass", "token_ratio")
 """What every library has at a stage of which its settings say nothing."""
 
@@ -43,16 +41,21 @@ class Held:
     """The setting that decides it, as `name=value`."""
 
 
-def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = ()) -> Translation:
+def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = (), program: str = "") -> Translation:
     """The expression for settings of a library; `undecided` are those that are set to values that are not known.
+
+    `program` is the module that they are given to, which may have defaults of its own.
 
     Raises ObjectiveError for what nothing here does, and where the expression depends on what is undecided.
     """
     table = PEERS[name]
     known, elsewhere, unknown = read(table, given)
-    values = {**table.defaults, **known}
+    own = next(
+        (values for module, values in table.installed.programs.items() if program.startswith(f"{module}.")), None
+    )
+    values = {**table.defaults, **{key: value for key, value in (own or {}).items() if key in table.defaults}, **known}
     set_ones = [item for item in unknown if not item.endswith("=None") and not _is_said_elsewhere(item, values)]
-    if doubtful := [item for item in set_ones if _OF_OBJECTIVES.search(item.partition("=")[0])]:
+    if doubtful := [item for item in set_ones if OF_OBJECTIVES.search(item.partition("=")[0])]:
         raise ObjectiveError(
             f"{name}: {doubtful[0]} is not known here as of {table.version}, and its name is that of a setting of the "
             "objective. Leave it out if it has no effect there."
@@ -76,6 +79,8 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     idle = [key for key in known if key not in seen and known[key] != table.defaults[key]]
     differences += [f"{key}={known[key]}: {name} does not read it beside the others" for key in idle]
     differences += [f"{item}: not known, left out" for item in unknown]
+    if program and own is None and table.installed.programs:
+        differences.append(f"{program} is no program of {name} {table.version}: what it does otherwise is not known")
     text = composition(held)
     try:
         objective = parse(text)

@@ -45,18 +45,7 @@ _FOLLOWS = "its reference follows the policy"
 
 TRL = PeerTable(
     name="trl",
-    version="1.16.0",
     adapter="objectives.adapters.trl.ZooGRPOTrainer",
-    defaults={"loss_type": "dapo", "scale_rewards": "group", "importance_sampling_level": "token", "epsilon": 0.2}
-    | {"epsilon_high": None, "delta": None, "sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05}
-    | {"vespo_k_pos": 2.0, "vespo_lambda_pos": 3.0, "vespo_k_neg": 3.0, "vespo_lambda_neg": 2.0, "beta": 0.0}
-    | {"use_bias_correction_kl": True, "sync_ref_model": False, "num_iterations": 1}
-    | {"top_entropy_quantile": 1.0, "entropy_coef": 0.0, "use_adaptive_entropy": False, "entropy_coef_min": 0.0}
-    | {"entropy_coef_max": 1.0, "entropy_coef_delta": 0.005, "entropy_target": 0.2}
-    | {"mask_truncated_completions": False, "off_policy_mask_threshold": None, "use_vllm": False}
-    | {"vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "sequence_mask"}
-    | {"vllm_importance_sampling_clip_max": 3.0, "vllm_importance_sampling_clip_min": None}
-    | {"multi_objective_aggregation": "sum_then_normalize"},
     stages={
         "selection": (
             Rule("", {"mask_truncated_completions": False}),
@@ -170,13 +159,8 @@ TRL = PeerTable(
         ),
     },
     elsewhere=(
-        *("output_dir", "run_name", "learning_rate", "lr_scheduler_type", "warmup_ratio", "warmup_steps"),
-        *("weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm", "per_device_train_batch_size"),
-        *("gradient_accumulation_steps", "steps_per_generation", "num_generations", "generation_batch_size"),
-        *("max_prompt_length", "max_completion_length", "temperature", "top_p", "top_k", "num_train_epochs"),
-        *("max_steps", "bf16", "seed", "logging_steps", "save_steps", "report_to", "gradient_checkpointing"),
-        *("vllm_mode", "vllm_gpu_memory_utilization", "vllm_tensor_parallel_size", "reward_weights"),
-        *("model_name_or_path", "dataset_name", "reward_funcs", "reward_model_name_or_path", "prediction_loss_only"),
+        *("reward_weights", "prediction_loss_only", "reward_funcs", "reward_model_name_or_path"),
+        *("warmup_ratio", "max_prompt_length", "model_name_or_path", "dataset_name"),
     ),
     other_names={"vllm_importance_sampling_cap": "vllm_importance_sampling_clip_max"},
     as_read=_low_delta,

@@ -8,7 +8,7 @@ from objectives.peers.table import Bounded, PeerTable, Rule, Shifted
 
 ACTOR, CORRECTION = "actor_rollout_ref.actor.", "algorithm.rollout_correction."
 ADVANTAGE, STANDARD = "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo"
-GAMMA, LAMBDA = "algorithm.gamma", "algorithm.lam"
+GAMMA = "algorithm.gamma"
 LOSS, KL_COV, KL_COEF, DRO = (
     f"{ACTOR}policy_loss.{name}" for name in ("loss_mode", "kl_cov_ratio", "ppo_kl_coef", "dro_beta")
 )
@@ -55,17 +55,8 @@ _NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says
 
 VERL = PeerTable(
     name="verl",
-    version="0.9.1",
     adapter="python -m objectives.adapters.verl",
-    defaults={ADVANTAGE: "gae", STANDARD: True, GAMMA: 1.0, LAMBDA: 1.0, LOSS: "vanilla", LOW: 0.2, HIGH: 0.2}
-    | {CAP: 3.0, TAU_POS: 1.0, TAU_NEG: 1.05, f"{COV}ratio": 2e-4, f"{COV}lb": 1.0, f"{COV}ub": 5.0}
-    | {KL_COV: 2e-4, KL_COEF: 0.1, DRO: None, MEAN: "token-mean", LENGTH: None, KL: False, BETA: 0.001}
-    | {KIND: "low_var_kl", ENTROPY: 0, REWARD_KL: False, REWARD_KIND: "kl", CONTROL: "fixed"}
-    | {REWARD_BETA: 0.001, TARGET: 0.1, HORIZON: 10000, FILTER: False, METRIC: "reward"}
-    | {f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0, LIMIT: 512}
-    | {SAMPLER: None, BOUND: 2.0, REJECT: None, REJECTED: None, NORMALISED: False, BYPASS: False}
-    | {BYPASS_LOSS: "ppo_clip", EPOCHS: 1, CLIP: 0.2, TEACHER: False, TEACHES: "k3", TASK: True}
-    | {AS_REWARD: False, COEF: 1.0, MOST: None},
+    absent={f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0},
     instead={LOW: CLIP, HIGH: CLIP},
     stages={
         "reward": (
@@ -255,9 +246,6 @@ VERL = PeerTable(
         *(f"distillation.distillation_loss.clip_ratio_{name}" for name in ("low", "high")),
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
         *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "veomni", "checkpoint")),
-        *(f"{ACTOR}ppo_{name}" for name in ("mini_batch_size", "micro_batch_size", "micro_batch_size_per_gpu")),
-        *(f"{ACTOR}{name}" for name in ("strategy", "use_dynamic_bsz", "ppo_max_token_len_per_gpu", "grad_clip")),
-        *(f"{ACTOR}{name}" for name in ("ulysses_sequence_parallel_size", "use_torch_compile")),
         *(f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights")),
     ),
     other_names={

@@ -159,9 +159,12 @@ def _translate(arguments: Namespace) -> None:
     (word,) = arguments.words
 
     from objectives.peers.translate import from_peer, to_peer
+    from rlzoo.config.peer_settings import program_in
     from rlzoo.report.zoo import print_translation
 
-    translation = from_peer(name, *_settings_in(name, word)) if arguments.source else to_peer(name, parse(word))
+    translation = (
+        from_peer(name, *_settings_in(name, word), program_in(word)) if arguments.source else to_peer(name, parse(word))
+    )
     if arguments.json:
         print(json.dumps(asdict(translation), indent=2))
     else:

@@ -86,6 +86,14 @@ def settings_in(path: str) -> dict[str, Any]:
     return settings
 
 
+def program_in(path: str) -> str:
+    """The module that a shell script runs last with `-m`; empty where it runs none."""
+    if Path(path).suffix not in (".sh", ".bash"):
+        return ""
+    modules = re.findall(r"(?<!\S)-m\s+([A-Za-z_][\w.]*)", Path(path).read_text(encoding="utf-8"))
+    return next((module for module in reversed(modules) if module not in ("pip", "torch.distributed.run")), "")
+
+
 def _lines(text: str) -> list[str]:
     stripped = (line.strip().removesuffix("\\").strip() for line in text.splitlines())
     return [line for line in stripped if line and not line.startswith("#")]

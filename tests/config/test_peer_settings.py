@@ -155,6 +155,19 @@ def test_an_unknown_name_that_may_decide_the_objective_is_an_error_and_another_i
     assert "my_tool.depth=1: not known, left out" in " ".join(capsys.readouterr().out.split())
 
 
+def test_the_program_that_a_script_runs_has_its_own_defaults_or_a_line_that_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(module: str) -> str:
+        text = f"pip -m pip\npython3 -m {module} algorithm.adv_estimator=grpo"
+        assert main(["objectives", "--from", "verl", written(tmp_path / "run.sh", text)]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "sampler_ratio" in said("verl.experimental.one_step_off_policy.main_ppo")
+    assert "sampler_ratio" not in said("verl.trainer.main_ppo") and "is no program" not in said("verl.trainer.main_ppo")
+    assert "recipe.dapo.main_dapo is no program of verl" in said("recipe.dapo.main_dapo")
+
+
 def test_a_script_without_settings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no settings"):
         settings_in(written(tmp_path / "run.sh", "echo a.b=1\nls"))
