@@ -69,7 +69,7 @@ QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answer
 .PHONY: train check test test-smoke test-slow test-exhaustive test-device test-nightly test-vllm test-vllm-slow test-trl test-trl-slow test-torchao test-verl test-verl-slow test-harness test-peers test-oldest test-pages
 .PHONY: test-docs docs smollm2 start map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator leaderboard-smollm2 gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
-	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' train.minibatches_per_step=2 \
+	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' \
 		'evaluation.decodings=[1.0/1.0, 0.7/0.9, 0/1]' resume=true
 
 test: $(VENV)/test

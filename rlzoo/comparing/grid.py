@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from objectives import Objective, ObjectiveError, parse
-from rlzoo.comparing.grid_words import GRID, RowWords, default_folder, meant, read_grid_words, with_schedule
+from rlzoo.comparing.grid_words import (
+    GRID,
+    RowWords,
+    as_recorded,
+    default_folder,
+    meant,
+    read_grid_words,
+    with_schedule,
+)
 from rlzoo.config import Config, flat, load_config, words_of
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
@@ -193,7 +201,7 @@ class Grid:
         """Reads what `save` wrote. Raises UserError if that is not there."""
         try:
             values = read_json_file(folder / GRID)
-            seeds, words = tuple(map(int, values["seeds"])), tuple(map(text, values["words"]))
+            seeds, words = tuple(map(int, values["seeds"])), as_recorded(tuple(map(text, values["words"])))
             further, up_to = tuple((str(key), int(seed)) for key, seed in values["further"]), int(values["up_to"])
             entries = _once(map(GridEntry.read, values["objectives"]))
             earlier = tuple(_as_earlier(GridEntry.read(saved), entries) for saved in values.get("earlier", ()))

@@ -20,6 +20,8 @@ AUTO = "seeds=auto"
 SCHEDULE = "train.schedule=linear"
 """The schedule of a comparison that names none: with a rate that ends near 0, what is measured after the last step is
 not that step's luck (successive evaluations differ by 0.35 points, at a constant rate by 1.5)."""
+UPDATES = "train.minibatches_per_step"
+"""What each grid says of itself; one that does not was made when a step had one update unless told otherwise."""
 UP_TO = 10
 """Seeds that an objective may get where the number is not given."""
 GRID = "grid.json"
@@ -143,9 +145,22 @@ def _outside_brackets(text: str) -> list[str]:
 
 
 def with_schedule(settings: Sequence[str]) -> tuple[str, ...]:
-    """The settings of a comparison, with its own schedule where they name none."""
-    is_given = resolve(settings).origins["train.schedule"] != "default"
-    return tuple(settings) if is_given else (*settings, SCHEDULE)
+    """The settings of a comparison, with its own schedule and the updates of a step where they name none."""
+    resolved = resolve(settings)
+    schedule = (SCHEDULE,) if resolved.origins["train.schedule"] == "default" else ()
+    is_named = names_updates(settings)
+    updates = () if is_named else (f"{UPDATES}={resolved.config.train.minibatches_per_step}",)
+    return (*settings, *schedule, *updates)
+
+
+def names_updates(settings: Sequence[str]) -> bool:
+    """Whether a word or a file of a comparison says how many updates a step has."""
+    return resolve(settings).origins[UPDATES] in ("command line", *settings)
+
+
+def as_recorded(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a grid that is read, with the one update a step that earlier versions meant by none."""
+    return (*words, *(() if names_updates(words) else (f"{UPDATES}=1",)))
 
 
 def _up_to(word: str) -> int:
@@ -201,6 +216,6 @@ def _settings(words: Sequence[str]) -> list[str]:
 def _held(folder: Path) -> list[str] | None:
     """The settings of the grid in a folder; None if there is none that can be read."""
     try:
-        return _settings(read_json((folder / GRID).read_text(encoding="utf-8"))["words"])
+        return _settings(as_recorded(read_json((folder / GRID).read_text(encoding="utf-8"))["words"]))
     except (OSError, ValueError, KeyError, TypeError, UserError):
         return None

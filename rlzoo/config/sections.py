@@ -236,8 +236,9 @@ class TrainConfig:
     """AdamW's moment decay rates."""
     gradient_clip: Annotated[float, Gt(0), RESULTS] = 1.0
     """Largest gradient norm; larger ones are scaled down."""
-    minibatches_per_step: Annotated[Count, RESULTS, FIT] = 1
-    """Optimiser updates per pass over the rollouts of a step; groups are never split."""
+    minibatches_per_step: Annotated[Count, RESULTS, FIT] = 2
+    """Optimiser updates per pass over the rollouts of a step; groups are never split. With one, every ratio is 1, and
+    no clip can act."""
     tokens_per_micro_batch: Annotated[Count, RESULTS, FIT] = 16_384
     """Token positions (prompt and response, padding included) of one forward and backward."""
     sharding: Annotated[Literal["none", "fsdp"], MACHINE, FIT] = "none"

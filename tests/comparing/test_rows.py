@@ -13,6 +13,7 @@ from rlzoo.comparing.grid_words import RowWords, default_folder, meant
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.experiment.check import acting
 from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of
 
@@ -196,6 +197,20 @@ def test_a_grid_of_another_schedule_in_the_usual_folder_is_left_alone(
     constant, _ = read_grid(["grpo", "seeds=0", STEPS, "train.schedule=constant"])
     replace(constant, words=(STEPS,), folder=Path(f"runs/compare-{STEPS}")).save()
     assert read_grid(["grpo", "seeds=0", STEPS])[0].folder != Path(f"runs/compare-{STEPS}")
+
+
+def test_the_default_has_updates_in_which_a_clip_can_act_and_an_older_grid_keeps_its_one(tmp_path: Path) -> None:
+    models: tuple[tuple[str, ...], ...] = ((), ("model.name=mine", "task.name=mine.jsonl"))
+    for words in models:
+        config = load_config([*words, "objective=grpo+clip_higher"])
+        assert acting(config, parse(config.objective)) == parse("grpo+clip_higher")
+    found = grid(tmp_path, "grpo", "seeds=0", STEPS)
+    assert "train.minibatches_per_step=2" in found.words
+    replace(found, words=(STEPS,)).save()
+    assert Grid.load(tmp_path).cells[0].config.train.minibatches_per_step == 1
+    make_run(found.cells[0].folder.path, "grpo", 0, 0.5, "train.minibatches_per_step=1")
+    with pytest.raises(UserError, match="train.minibatches_per_step=2, but the run in"):
+        grid(tmp_path, "grpo", "seeds=0", *AS_MADE).check()
 
 
 # ---- what is the same under the settings -----------------------------------------------------------------------------
