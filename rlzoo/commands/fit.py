@@ -20,13 +20,14 @@ def run(arguments: Namespace) -> int:
     config = load_config(others)
     objective = parse(config.objective)
 
-    from rlzoo.experiment.check import check_keys, check_old_logp
+    from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit
     from rlzoo.model.sharding import check_shards
     from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
     from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
     from rlzoo.training.fit import arithmetic, fit, host_bytes, offloaded_bytes, saved_by_engine
 
     check_keys(config)
+    check_response_limit(config)
     check_shards(config.train, machine.gpus)
     check_old_logp(objective, config.rollout)
     shape = shape_of(config.model)

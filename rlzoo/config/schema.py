@@ -3,7 +3,7 @@
 A schema is a dataclass. The type of a field is `Annotated` with its range, as annotated-types has it, with what it
 decides, and with the commands besides `rlzoo train` and `rlzoo compare` that read it:
 
-    max_response_tokens: Annotated[Count, RESULTS, EVALUATES | TASK | FIT] = 24
+    max_prompt_tokens: Annotated[Count, RESULTS, EVALUATES | TASK | FIT] = 1024
 
 pydantic's `TypeAdapter` checks types and ranges of the whole schema (`reading.py`); OmegaConf only reads YAML. What
 else a field is annotated with is read here, by help, completion, documentation, comparison and resumption.

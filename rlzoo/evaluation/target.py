@@ -30,7 +30,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import EVALUATES, MACHINE
 from rlzoo.errors import UserError
-from rlzoo.experiment.check import check_keys
+from rlzoo.experiment.check import check_keys, check_response_limit
 from rlzoo.experiment.identity import task_sources
 from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
@@ -78,6 +78,7 @@ class Target:
         check_keys(self.config)
         locate(self.config.model)
         if not self.benchmarks:
+            check_response_limit(self.config)
             check_task(self.config.task)
 
 

@@ -6,9 +6,11 @@ model loads. Each check is given the sections or values that it reads.
 """
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from objectives import OF_TURNS, UNREPORTED, Objective, parse
@@ -91,6 +93,16 @@ def check_words(config: Config) -> None:
                 locate(other)
     _check_packages(config.model.lora, config.train.optimizer)
     check_task(config.task)
+    check_response_limit(config)
+
+
+def check_response_limit(config: Config) -> None:
+    """Refuses a model of which nothing says how long its responses may get. Raises UserError."""
+    if not config.rollout.max_response_tokens:
+        raise UserError(
+            f"rollout.max_response_tokens: model.name={config.model.name} has no default; give the tokens that a "
+            f"response to task.name={config.task.name} may take, such as rollout.max_response_tokens=1024"
+        )
 
 
 def check_keys(config: Config) -> None:
@@ -125,6 +137,8 @@ def check_keys(config: Config) -> None:
 def _check_partial_tokens(rollout: RolloutConfig) -> None:
     part, whole = rollout.partial_tokens, rollout.max_response_tokens
     key = f"rollout.partial_tokens={part}"
+    if not whole:
+        return
     if part >= whole:
         raise UserError(f"{key} has no effect with rollout.max_response_tokens={whole}; leave it out, or take fewer")
     if part and whole % part:
@@ -180,6 +194,24 @@ def _check_trackers(names: Sequence[str]) -> None:
         if not any(map(find_spec, TRACKERS[name])):
             package = TRACKERS[name][0].replace("_", "-")
             raise UserError(f"log.trackers={name} is not installed; pip install {package}, or leave it out")
+    if "wandb" in names and not _has_wandb_key():
+        raise UserError(
+            "log.trackers=wandb: there is no API key; run wandb login, or set WANDB_MODE=offline, which keeps records "
+            "in wandb/ of the run's folder"
+        )
+
+
+def _has_wandb_key() -> bool:
+    """Whether wandb needs no key or has one: in the environment, in netrc, or for a server of its settings."""
+    if os.environ.get("WANDB_MODE", "online") not in ("online", "run", "shared"):
+        return True
+    if any(os.environ.get(name) for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_BASE_URL")):
+        return True
+    home = Path.home()
+    config = Path(os.environ.get("WANDB_CONFIG_DIR", home / ".config" / "wandb"))
+    files = [Path(os.environ.get("NETRC", home / ".netrc")), home / "_netrc", config / "settings"]
+    said = "".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+    return "wandb" in said or "base_url" in said or "api_key" in said
 
 
 def with_modules_named(config: Config) -> Config:

