@@ -18,6 +18,7 @@ from rlzoo.config.schema import Key, Mark
 from rlzoo.config.schema import keys as all_keys
 from rlzoo.config.sections import VERIFIERS, Config
 from rlzoo.errors import UserError
+from rlzoo.ownership import is_own
 
 CONFIG, OBJECTIVE = "config.yaml", "objective.json"
 """What a run records of itself."""
@@ -102,6 +103,7 @@ def check_recorded(
 ) -> None:
     """Raises UserError for a name from outside that is neither among the `typed` keys nor in a file under `trust`.
 
+    A run that the user made here, and whose code is unchanged, may name its own.
     So does a `trust` that covers no file with such a name.
     """
     allowed = {name: setting for keys in typed for name, setting in outside_names(keys).items()}
@@ -110,11 +112,11 @@ def check_recorded(
         if not any(_covers(path, file) for file, _ in naming):
             raise UserError(f"trust={path} has no effect: no file in it that is read names code; leave it out")
     for file, names in naming:
-        if not any(_covers(path, file) for path in trust):
+        if not is_own(file) and not any(_covers(path, file) for path in trust):
             name, setting = next(iter(names.items()))
             code = "it" if "://" in name else name.removeprefix(VERIFIERS).rpartition(":")[0] or "it"
             raise UserError(
-                f"{file} names code of its own, {setting}, and is not obeyed; read {code}, "
+                f"{file} names code of its own, {setting}, and was not executed; read {code}, "
                 f"and add trust={file} if you trust it"
             )
 

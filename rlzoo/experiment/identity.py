@@ -120,19 +120,23 @@ def _digests(defined: Definition) -> dict[str, str]:
     return {names[path]: f"{_SCHEME}{text}" for path, text in used.items()}
 
 
-def keep_sources(folder: Path, config: Config, objective: Objective) -> None:
-    """Copies the files of all code from outside into a folder, to be read; nothing is imported from there."""
+def keep_sources(folder: Path, config: Config, objective: Objective) -> set[Path]:
+    """Copies the files of all code from outside into a folder, to be read; returns them.
+
+    Nothing is imported from the copies.
+    """
     parts = (_definition_of(type(part)) for part in objective.parts)
     of_task = (defined for _, defined in _task_definitions(config.task, config.rollout.engine))
     definitions = [*of_task, *filter(None, parts)]
     paths = {path for defined in definitions for path in used_source(defined)}
     if not paths:
-        return
+        return paths
     with folder_written_atomically(folder) as unfinished:
         for path in sorted(paths):
             copy = unfinished / _place(path)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
+    return paths
 
 
 def _place(path: Path) -> Path:

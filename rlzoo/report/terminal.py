@@ -24,6 +24,7 @@ from rlzoo.evaluation.target import keys_of_code
 from rlzoo.experiment.check import idle_parts
 from rlzoo.experiment.experiment import Experiment, counted
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.ownership import is_own
 from rlzoo.report.evaluation import figures_table, responses_table, results_tables
 from rlzoo.report.memory import said_room
 from rlzoo.report.table import Column, Shown, Table, pairs, plain_console
@@ -204,7 +205,7 @@ def _next(outcome: Outcome) -> Iterator[list[str]]:
     other = "dapo" if str(objective) == "grpo" else "grpo"
     if "logp_teacher" in objective.needs:  # the keys of a teacher are for every row, and each has to read it
         other = "grpo+opd(coefficient=0)"
-    trust = [f"trust={folder}"]
+    trust = [] if is_own(outcome.folder.config) else [f"trust={folder}"]
     yield ["rlzoo", "inspect", folder, *(trust if outside_names(flat(asdict(config))) else [])]
     yield ["rlzoo", "compare", other, config.objective, "seeds=0,1,2", *settings_of(config)]
     yield ["rlzoo", "eval", folder, "evaluation.decodings=0/1", *(trust if outside_names(keys_of_code(config)) else [])]

@@ -156,7 +156,7 @@ def test_code_that_a_grid_alone_names_is_imported_from_none_of_its_lists(
     entry = {**values["objectives"].pop(), "expression": "dapo+of_a_stranger:x"}
     values[place].append(entry)
     file.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"names code of its own.* and is not obeyed"):
+    with pytest.raises(UserError, match=r"names code of its own.* and was not executed"):
         grid(tmp_path / "grid", "grpo", "dapo", "seeds=0")
 
 

@@ -485,7 +485,7 @@ def test_a_run_with_tools_is_evaluated_and_looked_at_if_its_tools_are_trusted(
     assert main(["inspect", str(run), trust]) == 0
     assert main(["eval", str(run), trust]) == 0
     capsys.readouterr()
-    assert "is not obeyed" in error_of(capsys, "eval", run)
+    assert "was not executed" in error_of(capsys, "eval", run)
     assert "leave rollout.ahead out" in error_of(capsys, "train", *keys, "rollout.ahead=1")
 
 
@@ -497,7 +497,7 @@ def test_what_cannot_be_had_with_an_episode_is_refused_by_name(
     assert main(["train", *keys, f"output={tmp_path / 'run'}"]) == 0
     (kept,) = (tmp_path / "run" / "evaluation").glob("step-000001*.jsonl")
     capsys.readouterr()
-    assert "is not obeyed" in error_of(capsys, "grade", "regrade=true", kept)
+    assert "was not executed" in error_of(capsys, "grade", "regrade=true", kept)
     told = error_of(capsys, "grade", "regrade=true", kept, f"trust={kept}")
     assert "cannot be graded again: the rewards of" in told and "rlzoo eval samples and grades again" in told
     told = error_of(capsys, "train", *keys, "rollout.ahead=1")
