@@ -381,7 +381,7 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     """
     asked = read_grid_words(words, ablated)
     entries, settings = _entries(asked.rows, [RowWords.read(text) for text in ablated]), with_schedule(asked.settings)
-    folder = Path(asked.keys.output) if asked.keys.output else default_folder(asked.settings)
+    folder = asked.keys.folder or default_folder(asked.settings)
     is_ablation = bool(ablated) and not asked.rows and not (folder / GRID).exists()
     baseline = asked.keys.baseline or (ablated[0] if is_ablation else "")
     grid = Grid(folder, entries, tuple(asked.keys.seeds), settings, _in_full(baseline), asked.up_to)

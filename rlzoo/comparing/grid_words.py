@@ -26,7 +26,7 @@ UP_TO = 10
 """Seeds that an objective may get where the number is not given."""
 GRID = "grid.json"
 FOLDER = Path("runs/compare")
-LONGEST_NAME = 60
+LONGEST_NAME, LONGEST_STEM = 60, 20
 OF_THE_GRID = ("objective", "seed", "output", "resume")
 """Keys that a row cannot have of its own."""
 _LIST = re.compile(r"([\w.]+)\s*=\s*\[([^\[\]]*)\]")
@@ -193,16 +193,9 @@ def _names(settings: Sequence[str]) -> list[Path]:
     text = "-".join([FOLDER.name, *settings])
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     readable = [FOLDER.with_name(text)] if slug(text) == text and len(text) <= LONGEST_NAME else []
-    return [*readable, FOLDER.with_name("-".join([FOLDER.name, *_shown(settings), digest]))]
-
-
-def _shown(settings: Sequence[str]) -> list[str]:
-    """As many whole settings as a name has room for, and how many more there are; grid.json has them all."""
-    shown = [slug(setting) for setting in settings]
-    while len("-".join([FOLDER.name, *shown])) > LONGEST_NAME:
-        shown.pop()
-    left = len(settings) - len(shown)
-    return [*shown, f"and-{left}-more"] if left else shown
+    given = dict(word.partition("=")[::2] for word in settings)
+    subject = (Path(given.get(key, "")).stem[:LONGEST_STEM] for key in ("model.name", "task.name"))
+    return [*readable, FOLDER.with_name(slug("-".join([FOLDER.name, *filter(None, subject), digest])))]
 
 
 def _settings(words: Sequence[str]) -> list[str]:

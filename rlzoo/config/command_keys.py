@@ -4,6 +4,7 @@ import shutil
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -57,8 +58,10 @@ class GridConfig:
     one process on each; 0 asks for none."""
     slurm: SlurmConfig = field(default_factory=SlurmConfig)
     output: str = ""
-    """The folder of the grid; if empty, runs/compare with its settings behind it, so that a grid of other settings is
-    another. What is done there is not done again; further objectives and seeds join it."""
+    """The folder of the grid; if empty, runs/NAME, or else runs/compare with its settings behind it, or with its model,
+    its task and a digest where these are long. What is done there is not done again; more rows and seeds join it."""
+    name: str = ""
+    """What the comparison is called: its folder is runs/NAME."""
     baseline: Expression = ""
     """The row that differences are taken to; with its own settings, `baseline='grpo train.learning_rate=1e-4'`.
     If empty: what is ablated, or `grpo` if it is there, or the first row."""
@@ -66,8 +69,15 @@ class GridConfig:
     """As for `rlzoo leaderboard`: a row that is surely less than this many points from the baseline is called the same.
     `seeds=auto` then adds seeds to the rows that are not yet better, worse or the same."""
 
+    @property
+    def folder(self) -> Path | None:
+        """The one that is named; None if neither `output` nor `name` is given."""
+        return Path(self.output or Path("runs", self.name)) if self.output or self.name else None
+
     def check(self) -> None:
-        """Raises UserError for a launcher that is not there or not as it is set up."""
+        """Raises UserError for two names, and for a launcher that is not there or not as it is set up."""
+        if self.output and self.name:
+            raise UserError(f"name={self.name} has no effect beside output={self.output}; leave one of them out")
         if self.launcher != "slurm" and self.slurm != SlurmConfig():
             raise UserError(f"slurm.* has no effect with launcher={self.launcher}; set launcher=slurm, or leave it out")
         package = LAUNCHERS[self.launcher]

@@ -22,6 +22,7 @@ from rlzoo.config.schema import Key, key_named, keys
 from rlzoo.config.sections import Config
 from rlzoo.errors import UserError, near_names, one_line
 
+RESPONSE = "rollout.max_response_tokens"
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
 _QUOTED = re.compile(r"""\s*("([^"\\]|\\.)*"|'([^']|'')*')\s*""")
 
@@ -104,13 +105,18 @@ def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
 
 
 def _shipped_with(given: Mapping[str, Any], schema: type[Any]) -> dict[str, Mapping[str, Any]]:
-    """The shipped model that is chosen, or that of the task where no model is, and the values that it brings."""
+    """The shipped model that is chosen, or that of the task where no model is, and the values that it brings.
+
+    With another model a task that has a shipped one brings the length of its responses.
+    """
     if schema is not Config:
         return {}
     files = {f"embedded:{path.stem}": path for path in _EMBEDDED.glob("*.yaml")}
-    of_task = f"embedded:{given.get('task.name')}"
+    of_task = f"embedded:{given.get('task.name', Config().task.name)}"
     model = given.get("model.name", of_task if of_task in files else Config().model.name)
-    return {model: _brought_by(files[model])} if model in files else {}
+    if model in files:
+        return {model: _brought_by(files[model])}
+    return {of_task: {RESPONSE: _brought_by(files[of_task])[RESPONSE]}} if of_task in files else {}
 
 
 @cache

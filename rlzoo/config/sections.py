@@ -174,8 +174,8 @@ class RolloutConfig:
     drop_long_prompts: Annotated[bool, RESULTS, TASK] = False
     """Drop training problems with longer prompts, and say how many, instead; held-out ones stay an error."""
     max_response_tokens: Annotated[Natural, RESULTS, EVALUATES | TASK | FIT] = 0
-    """Where sampling stops a response and marks it truncated. Shipped models bring theirs; for others it has to be
-    given, but for `benchmarks=`."""
+    """Where sampling stops a response and marks it truncated. Shipped models and their tasks bring theirs; for
+    others it has to be given, but for `benchmarks=`."""
     temperature: Annotated[Positive, RESULTS, TASK] = 1.0
     """Sampling temperature in training; the policy's log-probs are those of the tempered distribution."""
     top_p: Annotated[Number, Gt(0), Le(1), RESULTS, TASK] = 1.0

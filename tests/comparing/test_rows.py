@@ -1,6 +1,7 @@
 """Rows of a grid: an objective with settings of its own; the schedule and folder that a grid has by itself."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ AS_MADE = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "e
 """The settings of runs that are made up."""
 RATES = ("grpo train.learning_rate=1e-5", "grpo train.learning_rate=1e-4")
 STEPS = "train.steps=3"
+LONG = ("rollout.max_response_tokens=64", "train.learning_rate=2e-5", "evaluation.problems=32", "train.steps=3")
 
 
 def grid(folder: Path, *words: str) -> Grid:
@@ -211,6 +213,18 @@ def test_the_default_has_updates_in_which_a_clip_can_act_and_an_older_grid_keeps
     make_run(found.cells[0].folder.path, "grpo", 0, 0.5, "train.minibatches_per_step=1")
     with pytest.raises(UserError, match=r"train\.minibatches_per_step=2, but the run in"):
         grid(tmp_path, "grpo", "seeds=0", *AS_MADE).check()
+
+
+def test_a_comparison_has_the_name_that_is_given_or_a_short_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mine = ["model.name=./models/tinyqwen3", "task.name=data/sums.jsonl", *LONG]
+    assert re.fullmatch("compare-tinyqwen3-sums-[0-9a-f]{8}", default_folder(mine).name)
+    assert read_grid(["grpo", "seeds=0", STEPS, "name=first"])[0].folder == Path("runs/first")
+    assert read_grid(["grpo", "seeds=0", STEPS])[0].folder.name == f"compare-{STEPS}"
+    with pytest.raises(UserError, match="name=first has no effect beside output="):
+        read_grid(["grpo", "seeds=0", STEPS, "name=first", "output=x"])
 
 
 # ---- what is the same under the settings -----------------------------------------------------------------------------
