@@ -49,7 +49,10 @@ def with_contract_checks(part: Part) -> Part:
 
 
 def _checked_method(part: Part, method: Callable[..., Any]) -> Callable[..., Any]:
+    tried = False
+
     def call(*arguments: Any, **named: Any) -> Any:
+        nonlocal tried
         given = list(tensors_in((arguments, named)))
         before = [(tensor._version, tensor.detach().clone()) for _, tensor in given]
         drawn = torch.get_rng_state()
@@ -61,7 +64,9 @@ def _checked_method(part: Part, method: Callable[..., Any]) -> Callable[..., Any
             or _misshapen(part, method.__name__, arguments, result)
             or _gradient(method.__name__, given, result)
             or _promised(part, method.__name__, arguments, result)
+            or ("" if tried else _leaves_device(method, arguments, named))
         )
+        tried = True
         if problem:
             raise BrokenLaw(f"{_place(method)} {problem}", part.name)
         return result
@@ -105,6 +110,32 @@ def _of_passes(result: Any) -> Any:
     if isinstance(result, Sequence) and all(isinstance(batch, Prepared) for batch in result):
         return [[batch.policy_mask, batch.penalty_mask] for batch in result]
     return result
+
+
+def _leaves_device(method: Callable[..., Any], arguments: Any, named: Any) -> str:
+    """A tensor that it makes on the CPU, wherever its arguments are: here on `meta`, a device without values."""
+    try:
+        result = method(*_on_meta(arguments), **_on_meta(named))
+        leaves = any(tensor.dim() and not tensor.is_meta for _, tensor in tensors_in(result))
+    except Exception as error:  # what chooses by values fails there and is right
+        leaves = "same device" in str(error) or "not on the expected device" in str(error)
+    return "makes a tensor on the CPU: give it a device, such as device=batch.mask.device" if leaves else ""
+
+
+def _on_meta(value: Any) -> Any:
+    """A copy of a value with all its tensors on `meta`."""
+    if isinstance(value, Tensor):
+        return value.detach().to("meta").requires_grad_(value.requires_grad)
+    if isinstance(value, Mapping):
+        return {key: _on_meta(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on_meta(item) for item in value)
+    if isinstance(value, Part) or not is_dataclass(value):
+        return value
+    moved = copy.copy(value)
+    for item in fields(value):
+        object.__setattr__(moved, item.name, _on_meta(getattr(value, item.name)))
+    return moved
 
 
 def _misshapen(part: Part, name: str, arguments: Any, result: Any) -> str:
@@ -198,8 +229,8 @@ def _place(method: Callable[..., Any]) -> str:
 
 
 LAWS = (
-    "it writes into nothing that it is given, gives the same twice, reads what it declares, is finite, and heeds "
-    "neither padding, the order of rows nor the cut into micro-batches"
+    "it writes into nothing that it is given, gives the same twice, reads what it declares, makes its tensors on the "
+    "device of the batch, is finite, and heeds neither padding, the order of rows nor the cut into micro-batches"
 )
 COMMON = frozenset({"group", "reward", "correct", "truncated", "logp_sampler", "random_key", "micro_batch"})
 """Fields that every objective is given."""

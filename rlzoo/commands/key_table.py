@@ -28,5 +28,7 @@ def key_table(keys: Iterable[Key], note: str = "") -> str:
     lines = [f"keys, with their defaults{note}:"]
     for key in keys:
         lines.append(f"  {key.name}={'' if key.default is None else key.default}")
-        lines += textwrap.wrap(key.meaning, width=78, initial_indent="      ", subsequent_indent="      ")
+        lines += textwrap.wrap(
+            " ".join(key.meaning.split()), width=78, initial_indent="      ", subsequent_indent="      "
+        )
     return "\n".join(lines)

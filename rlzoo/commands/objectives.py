@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import Any
@@ -135,13 +136,20 @@ def _check(arguments: Namespace) -> None:
 
     from objectives.contract import LAWS
     from rlzoo.config import RolloutConfig
-    from rlzoo.experiment.trial import try_objective
+    from rlzoo.experiment.trial import LENGTH, oddities, try_objective
 
     for objective in map(parse, arguments.words):
-        for size in (2, 8):
-            if objective.minimum_group <= size:
-                try_objective(objective, RolloutConfig(responses_per_prompt=size), laws=True)
-        print(f"{objective}: keeps the laws on small batches: {LAWS}")
+        sizes = [size for size in (2, 8) if objective.minimum_group <= size]
+        rollouts = [RolloutConfig(responses_per_prompt=size, max_response_tokens=LENGTH) for size in sizes]
+        for rollout in rollouts:
+            try_objective(objective, rollout, laws=True)
+        _say(f"{objective}: keeps the laws on small batches: {LAWS}")
+        for line in oddities(objective, rollouts[-1]):
+            _say(f"but {line}")
+
+
+def _say(text: str) -> None:
+    print(textwrap.fill(text, 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def _translate(arguments: Namespace) -> None:

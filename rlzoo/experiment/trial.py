@@ -2,13 +2,14 @@
 
 import inspect
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 import objectives.part
-from objectives import Objective, ObjectiveError, Part, TokenBatch, Writer, random_keys
-from objectives.contract import BrokenLaw, check_finite, check_laws, with_made_up_fields
+from objectives import Mask, Objective, ObjectiveError, Part, Penalty, TokenBatch, Weight, Writer, random_keys
+from objectives.contract import BrokenLaw, check_finite, check_laws, gradients, with_made_up_fields
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.source import is_ours
@@ -38,6 +39,18 @@ def try_objective(objective: Objective, rollout: RolloutConfig, laws: bool = Fal
         f"{text}{one_line(f'{type(problem).__name__}: {problem}')}. {_wanted(part)}; it asks for {reads} "
         "(`reads` names the fields of the batch that it gets, others may be None)"
     )
+
+
+def oddities(objective: Objective, rollout: RolloutConfig) -> Iterator[str]:
+    """Says which part masks every token of a small batch, and which turns the sign of every gradient."""
+    batch, policy = _batch(rollout), Objective(tuple(set(objective.parts) - set(objective.all(Penalty))))
+    whole = gradients(policy, batch, moved=True)
+    for part in (*policy.all(Mask), *policy.all(Weight)):
+        without = gradients(policy.without(part.name), batch, moved=True)
+        if bool(without.any()) and not bool(whole.any()):
+            yield f"{part.name} masks every token of a small batch"
+        if bool((whole * without < 0).any()) and not bool((whole * without > 0).any()):
+            yield f"{part.name} turns the sign of every gradient"
 
 
 def _problem(objective: Objective, rollout: RolloutConfig, thorough: bool) -> Exception | None:

@@ -114,11 +114,12 @@ def print_provenance(rows: Sequence[Provenance], missing: Mapping[str, str], con
 def _print_parameters(written: str, objective: Objective, console: Console) -> None:
     """Those of the parts that were written, or of all if a recipe was."""
     named = {term.name for term in read_terms(written)}
-    parts = [part for part in objective.parts if part.qualified_name in named]
+    written_parts = [part for part in objective.parts if part.qualified_name in named]
+    shown = written_parts if len(written_parts) == len(named) else objective.parts
     rows: list[list[Shown]] = []
-    for part in parts if len(parts) == len(named) else objective.parts:
+    for part in shown:
         for parameter in part.parameters():
-            here = ("" if len(parts) == 1 else f"{part.name} ") + f"{parameter['name']}={_value(parameter['value'])}"
+            here = ("" if len(shown) == 1 else f"{part.name} ") + f"{parameter['name']}={_value(parameter['value'])}"
             rows.append([here, _value(parameter["default"]), parameter["allowed"], parameter["meaning"]])
     console.print(Table(_texts("parameter", "default", "allowed", "meaning"), rows) if rows else "")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from objectives import parse
+from rlzoo.commands import main
 from rlzoo.config import RolloutConfig
 from rlzoo.experiment.trial import try_objective
 from tests.conftest import error_of
@@ -28,6 +29,16 @@ BROKEN = {
             "the part misshapen fails",
             "keeps (my_misshapen.py, line 10) gives [3, 3] torch.bool where [56, 6] bool is wanted",
         ],
+    ),
+    "on_the_cpu": (
+        "Mask",
+        "def keeps(self, batch):\n        return torch.ones(batch.mask.shape).bool()",
+        ["keeps (my_on_the_cpu.py, line 10) makes a tensor on the CPU", "device=batch.mask.device"],
+    ),
+    "mixes": (
+        "Weight",
+        "def weight(self, batch):\n        return batch.mask * torch.full(batch.mask.shape, 0.5)",
+        ["weight (my_mixes.py, line 10) makes a tensor on the CPU"],
     ),
     "divides": (
         "Weight",
@@ -86,6 +97,39 @@ def test_a_part_that_fails_is_named_before_anything_starts(
     for part in says:
         assert part in message
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        (
+            "Mask",
+            "def keeps(self, batch):\n        return batch.mask & False",
+            "odd masks every token of a small batch",
+        ),
+        (
+            "Weight",
+            "def weight(self, batch):\n        return -1.0 * batch.mask",
+            "odd turns the sign of every gradient",
+        ),
+        ("Weight", "def weight(self, batch):\n        return 0.5 * batch.mask", ""),
+    ],
+)
+def test_a_check_says_what_is_lawful_and_odd_in_lines_of_80_columns(
+    kind: str,
+    body: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = f'@register\nclass Odd({kind}):\n    """It is odd."""\n\n    name = "odd"\n    {body}\n'
+    (tmp_path / f"my_{len(body)}.py").write_text(HEAD + source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["objectives", "--check", f"grpo+my_{len(body)}:odd"]) == 0
+    shown = capsys.readouterr().out
+    assert "keeps the laws" in shown and ("but " in shown) == bool(said) and said in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 # ---- faulty parts from outside ---------------------------------------------------------------------------------------
