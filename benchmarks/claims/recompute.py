@@ -11,15 +11,16 @@ from scipy import stats
 BENCHMARKS = Path(__file__).parents[1]
 
 
-def scores(row: dict[str, str], arm: str) -> dict[int, float]:
+def scores(row: dict[str, str], which: str) -> dict[int, float]:
     """Seed -> score of an arm: of the lines of cells.jsonl, or of a leaderboard's columns at temperature 1."""
-    path = BENCHMARKS / row["raw"]
+    path, arm = BENCHMARKS / row["raw"], row[which]
     if path.suffix == ".csv":
         lines = [line for line in csv.DictReader(path.open(encoding="utf-8")) if line["objective"] == arm]
         line, prefix = next(line for line in lines if line["temperature"] == "1.0"), f"{row['score']}_seed_"
         return {int(name[len(prefix) :]): float(line[name]) for name in line if name.startswith(prefix) and line[name]}
     cells = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    cells = [cell for cell in cells if (cell["experiment"], cell["arm"]) == (row["experiment"], arm)]
+    wanted = (row["experiment"], arm, row[f"{which}_key"])
+    cells = [cell for cell in cells if (cell["experiment"], cell["arm"], cell["objective"]) == wanted]
     return {
         cell["seed"]: cell["scores"][row["score"]] for cell in cells if int(row["first_seed"]) <= cell["seed"] < 2000
     }
@@ -27,7 +28,7 @@ def scores(row: dict[str, str], arm: str) -> dict[int, float]:
 
 rows = csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8"))
 for row in (row for row in rows if row["effect"]):
-    first, second = scores(row, row["arm"]), scores(row, row["twin"])
+    first, second = scores(row, "arm"), scores(row, "twin")
     differences = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
     assert len(differences) == int(row["seeds"]), row
     effect, spread = statistics.mean(differences), statistics.stdev(differences) / math.sqrt(len(differences))

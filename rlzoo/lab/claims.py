@@ -64,6 +64,8 @@ class Row:
     experiment: str = ""
     arm: str = ""
     twin: str = ""
+    arm_key: str = ""
+    twin_key: str = ""
     score: str = ""
     first_seed: int | str = ""
     seeds: int | str = ""
@@ -142,6 +144,13 @@ def _of_leaderboard(raw: str, temperature: float, score: str) -> Callable[[str],
     return values
 
 
+def _key(raw: str, experiment: str, arm: str) -> str:
+    """The objective of an arm as its cells have it: another objective may have been asked for under the arm's name."""
+    results = None if RAW[raw].endswith(".csv") else experiments(raw).get(experiment)
+    records = results.arms[arm].records if results and arm in results.arms else {}
+    return next((record.kind.objective for record in records.values()), "")
+
+
 def judged(claim: Mapping[str, Any], error: float) -> Row:
     """A declared claim with what the raw results say of it; `error` is that of its interval."""
     if "cannot" in claim:
@@ -165,6 +174,8 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     means = [float(np.mean([found[seed] for seed in shared])) for found in (arm, twin)]
     return Row(
         **claim,
+        arm_key=_key(raw, claim["experiment"], claim["arm"]),
+        twin_key=_key(raw, claim["experiment"], claim["twin"]),
         first_seed=shared[0],
         seeds=len(shared),
         arm_mean=means[0],
