@@ -5,7 +5,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from multiprocessing import resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -19,7 +20,21 @@ from rlzoo.signals import ENDING, held_back
 _AS_OURS = ModuleSpec("rlzoo.__main__", None)
 _LONGEST_TMPDIR = 70
 """Bytes: below it lie sockets, whose whole path a kernel limits to 104 or 108, and Python's names take 32 of them."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _one_at_a_time = threading.Lock()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """While a Python that is started, as multiprocessing does with `-c`, imports nothing of the working directory."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_SAFE_PATH]
+        if before is not None:
+            os.environ[_SAFE_PATH] = before
 
 
 class _Process(ForkServerProcess):
@@ -32,7 +47,7 @@ class _Process(ForkServerProcess):
 
     def start(self) -> None:
         main: Any = sys.modules["__main__"]
-        with _one_at_a_time, held_back():
+        with _one_at_a_time, held_back(), _safe_path():
             spec, main.__spec__ = getattr(main, "__spec__", None), _AS_OURS
             path, sys.path = sys.path, [*sys.path, *(it for it in CODE_FOLDERS if it not in sys.path)]
             try:
@@ -63,7 +78,7 @@ class WithoutMain(ForkServerContext):
                 f"TMPDIR: {tempfile.gettempdir()} is too long a path for the sockets of other processes, which may "
                 f"have {_LONGEST_TMPDIR} bytes there; give a shorter one: TMPDIR=/tmp"
             )
-        with held_back():
+        with _one_at_a_time, held_back(), _safe_path():
             resource_tracker.ensure_running()
 
 

@@ -101,7 +101,7 @@ def read_result_table(path: Path) -> ResultTable:
         else:
             kind = "parquet"
             frame = pandas.read_parquet(path, engine="pyarrow").astype(object)
-    except (ArrowException, OSError, ValueError, OverflowError, pandas.errors.ParserWarning) as error:
+    except (ArrowException, OSError, ValueError, OverflowError, LookupError, pandas.errors.ParserWarning) as error:
         raise UserError(f"{path} cannot be read as {kind}: {one_line(error)}; write it again") from None
     return _checked(ResultTable(str(path), frame))
 

@@ -440,6 +440,7 @@ def _keep_template(
 ) -> None:
     """The process of a template; it ends, with its workers, when the other end of the connection is closed."""
     os.setsid()
+    os.environ.clear()
     os.environ.update(environment)  # as it is now: the process that this one is forked from may be older
     commands = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()

@@ -79,17 +79,24 @@ def test_a_task_of_a_run_that_a_file_here_does_not_define_is_said_with_where_to_
 
 
 LOG = "step,reward,entropy\n" + "".join(f"{step},0.5,1.0\n" for step in range(30))
-INSTALLED = ("-P", "-c", "import sys; from rlzoo.commands import main; sys.exit(main(sys.argv[1:]))")
+ANSWER = '{"gold": "3", "response": "\\\\boxed{3}", "prompt": "1+2="}\n'
+INSTALLED = "import sys; from rlzoo.commands import main; sys.exit(main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("start", [INSTALLED, ("-m", "rlzoo")])
+@pytest.mark.parametrize("words", [("doctor", "log.csv"), ("grade", "answers.jsonl", "output=graded.jsonl")])
+@pytest.mark.parametrize("start", [("../bin/rlzoo",), ("-m", "rlzoo")])
 def test_a_file_of_the_working_directory_that_is_called_as_a_package_is_not_run(
-    start: tuple[str, ...], tmp_path: Path
+    start: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
 ) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "rlzoo").write_text(INSTALLED)
+    tmp_path = tmp_path / "here"
+    tmp_path.mkdir()
     (tmp_path / "log.csv").write_text(LOG)
+    (tmp_path / "answers.jsonl").write_text(ANSWER)
     for name in ("uarray", "brotlicffi", "statistics"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
-    done = subprocess.run([sys.executable, *start, "doctor", "log.csv"], cwd=tmp_path, capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, *start, *words], cwd=tmp_path, capture_output=True, timeout=120)
     assert done.returncode in (0, 1) and done.stdout and not (tmp_path / "marker").exists(), done.stderr.decode()
 
 
