@@ -238,7 +238,12 @@ VERL = PeerTable(
     elsewhere=(
         *("data.", "trainer.", "model_engine", "ray_kwargs.", "actor_rollout_ref.hybrid_engine"),
         *("reward_model.", "reward.", "custom_reward_function.", "critic."),
-        *(f"{OVERLONG}log", f"{ACTOR}calculate_sum_pi_squared", "algorithm.filter_groups.max_num_gen_batches"),
+        *(
+            f"{ACTOR}grad_clip",
+            f"{OVERLONG}log",
+            f"{ACTOR}calculate_sum_pi_squared",
+            "algorithm.filter_groups.max_num_gen_batches",
+        ),
         *(f"distillation.{name}" for name in ("teacher_models.", "teacher_key", "nnodes", "n_gpus_per_node")),
         # read where TEACHES or AS_REWARD is what nothing here does
         *(f"distillation.distillation_loss.{name}" for name in ("topk", "log_prob_min_clamp")),
