@@ -57,15 +57,15 @@ def _trl() -> Installed:
 
 def _verl() -> Installed:
     """The files that verl generates for its engines, and those of programs that have their own."""
-    read, folder = import_module("yaml").safe_load, Path(str(import_module("verl").__file__)).parent
+    config, folder = import_module("omegaconf").OmegaConf, Path(str(import_module("verl").__file__)).parent
     defaults: dict[str, Any] = {}
     for engine in ("", "megatron_", "torchtitan_", "veomni_"):
         file = folder / "trainer" / "config" / f"_generated_ppo_{engine}trainer.yaml"
-        there = flat(read(file.read_text(encoding="utf-8")))
+        there = flat(config.to_container(config.load(file)))
         defaults = {key: value for key, value in there if key.startswith(_OF_OBJECTIVES)} | defaults
     programs: dict[str, dict[str, Any]] = {"verl.trainer": {}}
     for file in sorted(folder.glob("experimental/*/config/*_trainer.yaml")):
-        own = dict(flat(read(file.read_text(encoding="utf-8"))))
+        own = dict(flat(config.to_container(config.load(file))))
         changed = {key: value for key, value in own.items() if key in defaults and defaults[key] != value}
         programs[f"verl.experimental.{file.parts[-3]}"] = changed
     return Installed(version("verl"), defaults, programs)
