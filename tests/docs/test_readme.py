@@ -17,14 +17,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 METHODS = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_at_most_700_words() -> None:
-    assert len(README.split()) <= 700
+def test_the_readme_has_at_most_600_words() -> None:
+    assert len(README.split()) <= 600
 
 
 def test_the_readme_counts_the_zoo_right() -> None:
     recipes = [name for name in names() if name.kind == "recipe" and ":" not in name.name]
     parts = [name for name in names() if name.kind == "part" and ":" not in name.name]
-    assert f"- {len(recipes)} published objectives" in README
+    assert f"{len(recipes)} published objectives" in README
     assert f"with {len(parts)} parts" in README
     assert f"and {len(recipes) - 8} more" in (ROOT / "docs" / "expressions.md").read_text(encoding="utf-8")
 
@@ -62,22 +62,18 @@ def test_the_page_of_methods_is_what_they_declare() -> None:
     assert runpy.run_path(str(ROOT / "docs" / "list_methods.py"))["page"]() == METHODS
 
 
-def test_the_first_example_is_the_default_and_the_next_adds_what_it_names() -> None:
+def test_every_example_of_an_expression_differs_from_its_base() -> None:
     from objectives import parse
-    from rlzoo.config import Config
 
-    first, second = re.findall(r"^    rlzoo train objective=(\S+)", README, re.MULTILINE)[:2]
-    assert first == Config().objective
-    assert parse(first) == parse("stapo") and "as stapo has clip_higher already" in README
-    assert parse(second) != parse(second.partition("+")[0])
+    examples = re.findall(r"^    rlzoo objectives '?([^\s']+)", README, re.MULTILINE)
+    assert len(examples) == 5
+    for expression in examples:
+        assert parse(expression) != parse(re.split(r"[-+(]", expression)[0]), expression
 
 
 def test_what_the_leaderboards_call_better_and_worse_is_counted() -> None:
     begin = runpy.run_path(str(ROOT / "docs" / "build_site" / "measurements.py"))["beginning"]()
-    called = f"call {len(begin.better)} better than their baseline by some measure, and {len(begin.worse)} worse."
-    begun = f"No objective is better everywhere. Of ten objectives [our leaderboards](docs/guides/choose.md) {called}"
-    assert begun in " ".join(README.split())
-    assert len(begin.compared) == 10
+    assert begin.worse and "No objective is better everywhere." in README
 
 
 def test_every_page_of_docs_is_reached_from_its_index() -> None:
