@@ -17,7 +17,9 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "leaderboard" / "results" /
 def main(output: Path) -> None:
     """Draws accuracies, differences and verdicts at temperature 1."""
     table = pandas.read_csv(RESULTS).query("temperature == 1 and top_p == 1")
-    draw_leaderboard(output, "Sums, 25 steps", {"T=1": table.drop(columns=[it.name for it in PICTURED], errors="ignore")})
+    draw_leaderboard(
+        output, "Sums, 25 steps", {"T=1": table.drop(columns=[it.name for it in PICTURED], errors="ignore")}
+    )
 
 
 if __name__ == "__main__":
