@@ -1,5 +1,6 @@
 """The leaderboard as tables, and where they are shown: terminal, Markdown, CSV and page."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -206,7 +207,7 @@ def _said(board: Leaderboard) -> list[str]:
 
 def frames(board: Leaderboard) -> dict[str, pandas.DataFrame]:
     """The records of each decoding, for pictures."""
-    every, rows = pandas.DataFrame(records(board)), len(board.rows)
+    every, rows = pandas.DataFrame(records(board)).fillna(math.nan), len(board.rows)
     return {str(place): every[rows * i : rows * (i + 1)] for i, place in enumerate(board.decodings)}
 
 
