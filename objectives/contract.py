@@ -17,7 +17,7 @@ from objectives.batch import FIELDS, Prepared, Source, TokenBatch, Writer, field
 from objectives.loop import Loop, derivatives
 from objectives.objective import Objective, Plan
 from objectives.ops import Tensor, random_keys, torch
-from objectives.part import Advantage, Mask, Modifier, Part, Penalty, Reward, Schedule
+from objectives.part import Advantage, Mask, Modifier, Part, Penalty, Reward, Schedule, Select
 
 WITH_GRADIENT = frozenset({"ratio", "loss", "penalty"})
 PER_TOKEN = frozenset({"weight", "coefficients", "ratio", "penalty", "keeps", "loss", "clips"})
@@ -144,6 +144,7 @@ def _misshapen(part: Part, name: str, arguments: Any, result: Any) -> str:
         return ""
     tokens = (first.mask if isinstance(first, TokenBatch) else first).shape
     is_wide = name in PER_TOKEN or (isinstance(part, Reward) and part.per_token)
+    is_wide = is_wide or (isinstance(part, Select) and part.late)
     shapes = [tokens] if is_wide else [tokens[:1], tokens] if isinstance(part, Advantage) else [tokens[:1]]
     wanted = f"{' or '.join(str(list(shape)) for shape in shapes)}{' bool' if name in BOOLEAN else ''}"
     if (

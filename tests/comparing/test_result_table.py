@@ -325,8 +325,9 @@ def test_no_two_seeds_are_one_and_no_column_hides_another(tmp_path: Path) -> Non
         pyarrow.array([2**40, 0], pyarrow.timestamp("s")),
         pyarrow.array([2**62, 0], pyarrow.duration("s")),
         pyarrow.array([2**30, 0], pyarrow.date32()),
+        pyarrow.array([0, 1], pyarrow.timestamp("us", tz="Nowhere/Land")),
     ],
-    ids=["text", "time", "duration", "date"],
+    ids=["text", "time", "duration", "date", "zone"],
 )
 def test_parquet_whose_values_python_does_not_have_is_one_line(seeds: pyarrow.Array, tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({**ROWS, "seed": seeds}), tmp_path / "bad.parquet")

@@ -71,9 +71,10 @@ def test_all_of_the_zoo_passes(name: str, group: int) -> None:
         try_objective(objective, RolloutConfig(responses_per_prompt=group, max_response_tokens=24), laws=True)
 
 
-def test_parts_that_give_a_value_for_each_response_are_sound() -> None:
+@pytest.mark.parametrize("name", ["dapo+kl_reward+overlong_filter", "dppo(variant=prime_rl)"])
+def test_parts_that_give_a_value_for_each_response_or_select_tokens_are_sound(name: str) -> None:
     config = RolloutConfig(responses_per_prompt=8, max_response_tokens=24)
-    try_objective(parse("dapo+kl_reward+overlong_filter"), config, laws=True)
+    try_objective(parse(name), config, laws=True)
 
 
 def test_a_part_that_trains_one_place_alone_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
