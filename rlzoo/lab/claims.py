@@ -23,7 +23,7 @@ from scipy import stats
 from rlzoo.files import write_json
 from rlzoo.lab.suite.cells import CellFile, chosen_seeds
 from rlzoo.lab.suite.experiment import BASE, START
-from rlzoo.lab.suite.verdicts import ExperimentResults, compare, read_results
+from rlzoo.lab.suite.verdicts import ExperimentResults, compare, judge, read_results
 from rlzoo.report.drawing import save_figure
 from rlzoo.statistics.family import Family
 
@@ -37,6 +37,8 @@ LOOKS = {"suite": 3, "late": 2, "knights": 4}
 """How often the results of each are looked at while seeds are added."""
 ERROR = 0.05
 """Of all intervals of the table together."""
+FEWEST = 5
+"""Seeds below which a claim is open: two or three runs that agree give a narrow interval by luck."""
 
 
 class Verdict(Enum):
@@ -76,6 +78,7 @@ class Row:
     low: float | str = ""
     high: float | str = ""
     error: float | str = ""
+    control: str = ""
     verdict: str = ""
     left: str = ""
 
@@ -103,6 +106,11 @@ def verdict_of(asks: str, low: float, high: float, smallest: float) -> Verdict:
     return Verdict.NOT_REPRODUCED if asks == "higher" and is_inside else Verdict.OPEN
 
 
+def decided(asks: str, low: float, high: float, smallest: float, seeds: int) -> Verdict:
+    """The verdict of an interval over a number of seeds: below `FEWEST` every claim is open."""
+    return verdict_of(asks, low, high, smallest) if seeds >= FEWEST else Verdict.OPEN
+
+
 def seeds_left(differences: np.ndarray, smallest: float, error: float) -> int:
     """About how many seeds would decide, if mean and spread stay as they are; 0 for more than a thousand."""
     distance = abs(abs(float(differences.mean())) - smallest)
@@ -121,6 +129,14 @@ def experiments(raw: str) -> Mapping[str, ExperimentResults]:
     """Experiment -> its cells on registered seeds."""
     records = CellFile(BENCHMARKS / RAW[raw]).read()
     return {result.experiment.name: result for result in read_results((), (), chosen_seeds(["auto"]), records)}
+
+
+@cache
+def controls(raw: str) -> Mapping[str, str]:
+    """Experiment -> "holds", or which of its controls fails."""
+    judged_all = judge([*experiments(raw).values()], LOOKS[raw]) if RAW[raw].endswith("l") else []
+    failed = {it.results.experiment.name: it.controls.failed for it in judged_all}
+    return {name: "; ".join(failure.value for failure in failures) or "holds" for name, failures in failed.items()}
 
 
 def _of_cells(raw: str, experiment: str, score: str) -> Callable[[str], dict[int, float]]:
@@ -162,12 +178,14 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     arm, twin, start = values(claim["arm"]), values(claim["twin"]), values(START)
     shared = sorted(set(arm) & set(twin))
     if len(shared) < 2:
-        return Row(**claim, verdict=Verdict.OPEN.value, left="fewer than two seeds have been trained")
+        return Row(**claim, verdict=Verdict.OPEN.value, left=f"fewer than {FEWEST} seeds have been trained")
     differences = np.array([arm[seed] - twin[seed] for seed in shared])
     effect, low, high = interval(differences, error)
-    verdict, left = verdict_of(claim["asks"], low, high, claim["smallest"]), ""
+    verdict, left = decided(claim["asks"], low, high, claim["smallest"], len(shared)), ""
     if not differences.any():
         verdict, left = Verdict.CANNOT, "arm and twin are the same run on every seed"
+    elif len(shared) < FEWEST:
+        left = f"fewer than {FEWEST} seeds have been trained"
     elif verdict is Verdict.OPEN:
         needed = seeds_left(differences, claim["smallest"], error)
         left = f"about {needed} seeds, if effect and spread stay" if needed else "over a thousand seeds"
@@ -185,6 +203,7 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
         low=low,
         high=high,
         error=error,
+        control=controls(raw).get(claim["experiment"], ""),
         verdict=verdict.value,
         left=left,
     )
@@ -267,6 +286,13 @@ def claims_figure(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+FIXED = {
+    "after": " (question or smallest difference written down after the results)",
+    "one arm": " (results of one of the two arms were there when this was asked)",
+}
+"""What a row says of when its question was written down; nothing where no result was there."""
+
+
 def _number(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.3g}"
 
@@ -286,7 +312,9 @@ def page(rows: Sequence[Row]) -> str:
         means = ", ".join(_number(value) or "-" for value in (row.arm_mean, row.twin_mean, row.start_mean))
         effect = f"{_number(row.effect)} [{_number(row.low)}, {_number(row.high)}]" if row.effect != "" else "-"
         verdict = f"**{row.verdict}**" + (f": {row.left}" if row.left else "")
-        after = " (smallest difference written down after the results)" * (row.fixed == "after")
+        if row.control not in ("", "holds"):
+            verdict += f" ({row.control})"
+        after = FIXED.get(row.fixed, "")
         lines.append(
             f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked if row.asks else "-"}{after} | {means} '
             f"| {effect} | {row.seeds or '-'} | {verdict} |"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from rlzoo.lab.claims import Verdict, interval, verdict_of
+from rlzoo.lab.claims import FEWEST, Verdict, controls, decided, interval, verdict_of
 from rlzoo.lab.suite.experiment import load_experiment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -30,7 +30,7 @@ def test_every_declared_claim_has_its_row_and_its_verdict_is_that_of_its_interva
     for row in ROWS:
         if row["effect"] and row["verdict"] != Verdict.CANNOT.value:
             bounds = (float(row[name]) for name in ("low", "high", "smallest"))
-            assert row["verdict"] == verdict_of(row["asks"], *bounds).value
+            assert row["verdict"] == decided(row["asks"], *bounds, int(row["seeds"])).value
         assert row["left"] or row["verdict"] not in (Verdict.OPEN.value, Verdict.CANNOT.value)
 
 
@@ -38,7 +38,7 @@ def test_every_declared_claim_has_its_row_and_its_verdict_is_that_of_its_interva
 def test_a_claim_names_two_arms_and_a_smallest_difference_of_its_experiment(claim: dict[str, str]) -> None:
     experiment = load_experiment(claim["experiment"])
     assert {claim["arm"], claim["twin"]} <= experiment.arms.keys() and claim["arm"] != claim["twin"]
-    assert claim["fixed"] in ("before", "after") and float(claim["smallest"]) > 0
+    assert claim["fixed"] in ("before", "one arm", "after") and float(claim["smallest"]) > 0
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,21 @@ def test_a_verdict_is_where_the_interval_lies_and_turns_with_the_sign(
     assert verdict_of(asks, low, high, 0.1) is verdict
     mirrored = {"higher": "lower", "not lower": "not higher", "same": "same"}[asks]
     assert verdict_of(mirrored, -high, -low, 0.1) is verdict
+
+
+def test_nothing_is_decided_by_fewer_than_five_seeds() -> None:
+    for asks in ("higher", "lower", "not higher", "not lower", "same"):
+        assert decided(asks, -0.01, 0.01, 0.1, FEWEST - 1) is Verdict.OPEN
+        assert decided(asks, -0.01, 0.01, 0.1, FEWEST) is not Verdict.OPEN
+    assert all(int(row["seeds"]) >= FEWEST for row in ROWS if row["effect"] and row["verdict"] != Verdict.OPEN.value)
+
+
+def test_a_row_says_whether_the_controls_of_its_experiment_hold() -> None:
+    known = controls("suite") | controls("late")
+    for row in ROWS:
+        if row["effect"]:
+            assert row["control"] == known.get(row["experiment"], "")
+    assert known["length_bias"] != "holds" and known["cut_responses"] == "holds"
 
 
 def test_an_interval_misses_the_true_mean_at_its_rate() -> None:
