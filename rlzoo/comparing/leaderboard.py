@@ -307,7 +307,7 @@ def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training
     has_curves = all(len(run.held_out) >= LEAST_EVALUATIONS for run in runs)
     return Training(
         entropy=float(entropy[:, -1].mean()),
-        drift=float(np.abs(entropy - entropy[:, :1]).mean()),
+        drift=_drift(entropy),
         gradient_norm=float(np.mean([run.curve("gradient_norm").mean() for run in runs])),
         seconds_per_step=seconds / len(timings),
         tokens_per_second=sum(line["tokens"] for line in timings) / seconds,
@@ -318,6 +318,12 @@ def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training
         held_out=_held_out(runs),
         command=command_of(runs[0].config, runs[0].objective.shortest, [run.config.seed for run in runs]),
     )
+
+
+def _drift(entropy: np.ndarray) -> float:
+    """How far the [runs, steps] entropies are from the first ones, in the mean; NaN where a first one is infinite."""
+    with np.errstate(invalid="ignore"):  # inf less inf
+        return float(np.abs(entropy - entropy[:, :1]).mean())
 
 
 def _held_out(runs: Sequence[FinishedRun]) -> dict[int, float]:

@@ -21,6 +21,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.report.leaderboard import comma_separated, markdown, page
 from rlzoo.report.leaderboard_figures import strokes
 from rlzoo.report.leaderboard_sentences import headlines, notes
@@ -100,6 +101,13 @@ def test_a_difference_is_that_of_the_accuracies_whatever_the_order_of_the_runs(r
             if result.difference:
                 baseline = found.baseline.results[decoding]
                 assert result.difference.mean == pytest.approx(result.accuracy.mean - baseline.accuracy.mean)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_metric_is_shown_without_a_warning(runs: list[str]) -> None:
+    metrics = RunFolder(Path(runs[0])).metrics
+    write_json_lines(metrics, [{**line, "entropy": float("inf")} for line in read_json_lines(metrics)])
+    assert any(np.isnan(row.training.drift) for row in board(runs).rows)
 
 
 def test_the_last_step_counts_even_if_an_earlier_one_was_better(tmp_path: Path) -> None:
