@@ -11,6 +11,8 @@ from rlzoo.errors import UserError, one_line
 
 _LARGEST = 2**53
 """Beyond it numbers have gaps, where they are kept in double precision."""
+_LONGEST_NAME = 255
+"""Of a file, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def text(value: Any) -> str:
 
 
 def name_inside(name: str) -> str:
-    """The name itself. Raises UserError for one that leads out of the folder that it is in."""
+    """The name itself. Raises UserError for one that leads out of the folder that it is in, or is too long for one."""
     if name in ("", "..") or Path(name).name != name:
         raise UserError(f"the recorded name {name!r} leads out of the folder; put back a copy")
+    if len(name.encode()) > _LONGEST_NAME:
+        raise UserError(f"the recorded name {name[:40]!r}... is too long for a folder; put back a copy")
     return name
 
 
