@@ -16,9 +16,10 @@ import io
 import itertools
 import json
 import logging
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -431,6 +432,7 @@ def _rows(split: Split, path: Path) -> Rows:
     place = _place(split.source)
     if path.is_dir():
         builder = datasets.load_dataset_builder(*place)
+        _refuse_outside(path, itertools.chain.from_iterable((builder.config.data_files or {}).values()))
         if builder.info.builder_name in FORMATS.values():
             files = builder.config.data_files
             if name not in files:
@@ -441,6 +443,14 @@ def _rows(split: Split, path: Path) -> Rows:
     loaded = datasets.load_dataset(*place, split=split.split)
     _check_guessed(loaded, split)
     return loaded_rows(loaded)
+
+
+def _refuse_outside(folder: Path, files: Iterable[str]) -> None:
+    """Raises ValueError for a file of a folder that lies elsewhere, as its README.md may say."""
+    for file in files:
+        place = Path(os.path.normpath(file.rpartition("::")[2]))
+        if not any(place.is_relative_to(it) for it in (folder.absolute(), folder.resolve())):
+            raise ValueError(f"its README.md names {file}, which lies outside of it; give that file itself")
 
 
 def loaded_rows(loaded: "Dataset") -> Rows:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pickle
+import zipfile
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -23,6 +24,7 @@ from rlzoo.errors import UserError
 from rlzoo.tasks import Problem, load_task
 from rlzoo.tasks.regrading import from_json, to_json
 from rlzoo.tasks.reward import ROW
+from rlzoo.tasks.rows import Split, read_rows
 
 PER_FILE = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
@@ -156,6 +158,22 @@ def test_a_folder_is_read_as_its_files_are(tmp_path: Path) -> None:
         (tmp_path / "data" / f"{split}.jsonl").write_text(json.dumps(row))
     task = load_task(TaskConfig(str(tmp_path / "data")))
     assert {problem.answer for problem in [*task.train, *task.held_out]} == {"2031-04-10"}
+
+
+@pytest.mark.parametrize("named", ["../out.jsonl", "{outside}", "file://{outside}", "zip://a.jsonl::{outside}.zip"])
+def test_a_folder_names_no_file_outside_of_it(named: str, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "folder", tmp_path / "out.jsonl"
+    folder.mkdir()
+    for file in (outside, folder / "train.jsonl"):
+        file.write_text('{"question": "1+1=", "answer": "2"}\n')
+    with zipfile.ZipFile(f"{outside}.zip", "w") as archive:
+        archive.write(outside, "a.jsonl")
+    path = named.format(outside=outside)
+    (folder / "README.md").write_text(
+        f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: {path}\n---\n"
+    )
+    with pytest.raises(UserError, match=r"README\.md names .* which lies outside of it"):
+        read_rows(Split("task.name", str(folder), "task.split", "train"))
 
 
 def test_columns_that_only_later_rows_have_are_read(tmp_path: Path) -> None:
