@@ -18,7 +18,7 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.model.accelerator import to_device
 from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
-from rlzoo.model.pretrained import locate, refuse_adapters, without_progress_bars
+from rlzoo.model.pretrained import locate, refuse_other_weights, without_progress_bars
 from rlzoo.model.sharding import device_of, is_sharded, materialised, outline, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
@@ -349,7 +349,7 @@ def pretrained_model(config: ModelConfig, tokenizer: Tokenizer, **options: Any) 
     """
     source = locate(config)
     try:
-        refuse_adapters(source)
+        refuse_other_weights(source)
         with without_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 source.path,

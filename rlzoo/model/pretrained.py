@@ -77,10 +77,18 @@ def _another_reads() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
-def refuse_adapters(source: Pretrained) -> None:
-    """Raises ValueError where transformers would load adapters beside the weights, as from a name of the hub."""
+def refuse_other_weights(source: Pretrained) -> None:
+    """Raises ValueError where transformers would load adapters beside the weights, or weights from a pickle.
+
+    Weights that config.json names are loaded whatever `use_safetensors` says.
+    """
+    from transformers import PretrainedConfig
     from transformers.utils.peft_utils import find_adapter_config_file
 
+    named = PretrainedConfig.get_config_dict(source.path, revision=source.options.get("revision"))[0]
+    weights = str(named.get("transformers_weights") or "")
+    if weights and not weights.endswith((".safetensors", ".safetensors.index.json")):
+        raise ValueError(f"its config.json names the weights {weights}; save them as safetensors, and remove that name")
     if find_adapter_config_file(source.path, revision=source.options.get("revision")):
         raise ValueError(
             f"it has adapters, by {ADAPTER_CONFIG}; merge them into its weights (merge_and_unload of peft)"

@@ -17,7 +17,7 @@ from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
 from rlzoo.model.policy import Policy, pretrained_model
-from rlzoo.model.pretrained import Pretrained, locate, refuse_adapters, without_progress_bars
+from rlzoo.model.pretrained import Pretrained, locate, refuse_other_weights, without_progress_bars
 from rlzoo.model.sharding import (
     OVER_ALL,
     Sharding,
@@ -106,7 +106,7 @@ def _rows_of_files(model: PreTrainedModel, source: Pretrained) -> ReadRows | Non
 
 def _rows_of_model(model: PreTrainedModel, source: Pretrained) -> ReadRows:
     """Reads the whole model, as transformers converts it, on every process."""
-    refuse_adapters(source)
+    refuse_other_weights(source)
     with without_progress_bars():
         loaded: Any = type(model).from_pretrained(
             source.path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **source.options
