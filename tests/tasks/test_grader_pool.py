@@ -1,4 +1,5 @@
 import importlib
+import itertools
 import multiprocessing
 import os
 import signal
@@ -92,6 +93,14 @@ def test_a_time_out_is_counted_and_costs_its_own_time_only(endless: str) -> None
     assert [g.outcome for g in graded] == ["graded", "timed_out", "graded", "graded", "graded"]
     assert graded[1].grade == WORST
     assert elapsed < 10.0
+
+
+@pytest.mark.slow
+def test_a_jump_of_the_clock_makes_no_grade_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = itertools.count(1)
+    monkeypatch.setattr(time, "time", lambda: 3600.0 * next(hours))
+    with GraderPool(grader, workers=1) as pool:
+        assert [it.outcome for it in pool.grade([PROBLEM] * 2, ["sleep 0.2", "x"])] == ["graded", "graded"]
 
 
 @pytest.mark.slow
