@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -115,6 +116,17 @@ def test_a_run_does_not_say_what_to_import(
     assert re.search(r"add trust=(\S+) if", line)
 
 
+def test_a_server_that_a_run_names_is_not_asked(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        say(run, "rollout.engine", "vllm_server")
+        say(run, "rollout.server", f"http://127.0.0.1:{server.getsockname()[1]}")
+        line = error_of(capsys, "eval", run)
+        assert f"add trust={run / 'config.yaml'}" in line and "rollout.server" in line
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
 def test_a_teacher_that_a_run_names_is_data(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
     teacher = shutil.copytree(run / "checkpoints" / "step-000001", marker.parent / "teacher")
     (teacher / MANIFEST).unlink()  # as whoever changes what it lists would
@@ -190,6 +202,15 @@ def test_a_name_in_a_grid_leads_to_no_other_folder(run: Path, marker: Path, caps
     for words in (("leaderboard", run.parent), ("compare", "grpo", *WORDS, f"output={run.parent}")):
         assert "leads out of the folder" in error_of(capsys, *words)
     assert not list(marker.parent.parent.glob("outside*"))
+
+
+def test_a_seed_of_a_grid_that_no_folder_can_be_called_by_is_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"key": "k #12345678", "expression": "grpo", "name": "x", "asked": "grpo", "settings": []}
+    values = {"objectives": [entry], "seeds": [10**299], "words": list(WORDS), "baseline": "", "further": []}
+    write_json(run.parent / "grid.json", {**values, "up_to": 0})
+    assert "'x-1000000" in (line := error_of(capsys, "leaderboard", run.parent)) and "is too long" in line
 
 
 def test_a_grid_does_not_say_what_to_import(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,6 +298,17 @@ def test_a_pickle_in_a_checkpoint_is_not_loaded(run: Path, marker: Path, capsys:
     assert "model.name=" in error_of(capsys, "eval", run) and not marker.exists()
     pickle.loads((checkpoint / "pytorch_model.bin").read_bytes())
     assert marker.exists(), "it would have run"
+
+
+def test_a_pickle_that_a_configuration_names_is_not_loaded(
+    run: Path, marker: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkpoint,) = (run / "checkpoints").iterdir()
+    (checkpoint / MANIFEST).unlink()
+    model = json.loads((checkpoint / "config.json").read_text())
+    write_json(checkpoint / "config.json", {**model, "transformers_weights": "adapter_model.bin"})
+    (checkpoint / "adapter_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
+    assert "names the weights adapter_model.bin" in error_of(capsys, "eval", run) and not marker.exists()
 
 
 def test_adapters_in_a_checkpoint_are_not_loaded(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:

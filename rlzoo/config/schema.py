@@ -28,7 +28,8 @@ class Mark(Enum):
     EXPRESSION = auto()
     LOCATES_DATA = auto()
     NAMES_CODE = auto()
-    """Its value, or each of its values, is the name of code from outside, or lets a model bring its own."""
+    """Its value, or each of its values, is the name of code from outside, or lets a model bring its own, or a
+    server sample."""
     MAY_NAME_CODE = auto()
     """Its value may be the name of code from outside, and is a name of ours otherwise."""
 

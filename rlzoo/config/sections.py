@@ -163,7 +163,7 @@ class RolloutConfig:
     engine: Annotated[str, RESULTS, EVALUATES | TASK | FIT, Mark.MAY_NAME_CODE] = "transformers"
     """What samples responses: `transformers`; or `vllm`, which is faster on GPUs and a package of its own, in this
     process; or `vllm_server`, on other GPUs; or one of your own, `my_module:MyEngine` or `./my_file.py:MyEngine`."""
-    server: Annotated[str | None, MACHINE, EVALUATES | TASK] = None
+    server: Annotated[str | None, MACHINE, EVALUATES | TASK, Mark.NAMES_CODE] = None
     """Where a vLLM server listens, `http://HOST:PORT`, for `vllm_server`, which says how to start it."""
     prompts_per_step: Annotated[Count, RESULTS, FIT] = 32
     """Prompts per training step (after dynamic sampling, if the objective has it)."""
