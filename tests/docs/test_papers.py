@@ -20,7 +20,7 @@ RUNS = {"stapo_qwen3_1.7b": (90, 1), "stare_qwen2.5_math_7b": (250, 2), "lopti_q
 @pytest.mark.parametrize("name", RUNS)
 def test_what_a_day_can_show_is_calculated_from_the_hours_of_a_run_and_fits_into_a_day(name: str) -> None:
     text = " ".join((ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8").split())
-    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H100", text))
+    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H200", text))
     whole, (steps, runs) = load_config([str(ROOT / "configs" / f"{name}.yaml")]).train.steps, RUNS[name]
     day = hours * steps / whole * runs
     said = re.search(r"take ([\d.]+) hours, or ([\d.]+) if sampling takes as long again", text)
@@ -31,8 +31,8 @@ def test_what_a_day_can_show_is_calculated_from_the_hours_of_a_run_and_fits_into
 @pytest.mark.parametrize(("name", "runs"), [("stare_qwen2.5_math_7b", 9), ("lopti_qwen2.5_3b", 12)])
 def test_what_counts_as_reproduced_costs_what_its_runs_do(name: str, runs: int) -> None:
     text = " ".join((ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8").split())
-    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H100", text))
-    assert f"{hours * runs:.1f} hours, {hours * runs / 24:.1f} days of eight H100, before sampling" in text
+    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H200", text))
+    assert f"{hours * runs:.1f} hours, {hours * runs / 24:.1f} days of eight H200, before sampling" in text
 
 
 def test_six_runs_of_stapo_are_three_with_the_mask_and_three_without() -> None:
@@ -44,5 +44,5 @@ def test_six_runs_of_stapo_are_three_with_the_mask_and_three_without() -> None:
     assert round(whole) == 386
     hours = 3 * (386 + without)
     said = f"{(1 - less / whole) * 100:.0f} % less, {without}. Together {hours:,} hours"
-    assert f"{said}, {hours / 24:.0f} days of eight H100" in text
+    assert f"{said}, {hours / 24:.0f} days of eight H200" in text
     assert f"hours, {60 * 386 / 3000:.1f} minutes" in text
