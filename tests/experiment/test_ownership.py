@@ -1,5 +1,7 @@
 """A run that its user made here names code of its own without `trust=`; one that anything of is changed does not."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.ownership import SIGNED, is_own
+from rlzoo.ownership import SIGNED, is_own, sign
 
 REWARD = "def reward(response, gold):\n    return 1.0\n"
 KEYS = {"task.reward": ["./reward.py:reward"]}
@@ -54,3 +56,29 @@ def test_a_run_of_which_anything_is_changed_needs_trust(
     assert not is_own(config)
     with pytest.raises(UserError, match="was not executed"):
         check_recorded([RecordedKeys(config, flat(KEYS))])
+
+
+@pytest.mark.parametrize("waits", ["a file that is named", "the record"])
+def test_nothing_is_read_for_a_record_that_another_wrote(waits: str, config: Path) -> None:
+    os.mkfifo("pipe")
+    signed = config.parent / SIGNED
+    if waits == "the record":
+        signed.unlink()
+        os.mkfifo(signed)
+    else:
+        record = json.loads(signed.read_text(encoding="utf-8"))
+        signed.write_text(json.dumps({**record, "files": {str(Path("pipe").resolve()): ""}}), encoding="utf-8")
+    assert not is_own(config)
+
+
+def test_no_key_can_be_kept_without_a_home_and_a_cut_one_signs_nothing(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("state", "rlzoo", "key").write_bytes(b"")
+    sign(config, [])
+    assert not is_own(config)
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where the system does not know the user either
+    sign(config, [])
+    assert not is_own(config)
