@@ -209,6 +209,8 @@ def conversion(wanted: str, given: str) -> str | None:
         return r"\frac{180}{\pi}"
     if angles == ({"rad": 1}, {"degree": 1}):
         return r"\frac{\pi}{180}"
+    if DEGREE in (first, second) and {*angles[0], *angles[1]} < {"degree", "celsius", "fahrenheit"}:
+        return ""  # 20 degrees may be 20 degrees Celsius
     ratio = second.factor / first.factor
     if first.powers != second.powers:
         return None
@@ -234,7 +236,7 @@ def _singular(word: str) -> str:
 def _named(word: str) -> Unit:
     """The unit with this name, with a prefix or without, or the word as it stands."""
     if word[0].isdigit():
-        return Unit(Fraction(word))
+        return Unit(Fraction(word)) if Fraction(word) else Unit(words=frozenset({word}))  # 1/0 is no unit
     if len(word) > _LONGEST_NAME:
         return Unit(words=frozenset({word}))
     meaning = _MEANINGS.get(word) or (_MEANINGS.get(_singular(word)) if len(word) > 2 or not word.isascii() else None)

@@ -40,3 +40,9 @@ def test_a_day_is_that_day_in_every_spelling(day: date, other: date) -> None:
 )
 def test_a_hostile_unit_costs_nothing(text: str) -> None:
     assert isinstance(normalised(f"5 {text}"), str)
+
+
+def test_a_part_of_nothing_is_no_unit_and_degrees_may_be_of_a_temperature() -> None:
+    assert not equivalent(r"5\text{ m}", r"5\text{ m/0}")
+    assert equivalent(r"20\text{ degrees}", r"20^\circ\text{C}")
+    assert not equivalent(r"68^\circ\text{F}", r"68^\circ\text{C}")
