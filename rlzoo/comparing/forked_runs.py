@@ -2,6 +2,7 @@
 
 A run begins as `python -m rlzoo train ...` does, with the modules already there: the template has calculated nothing,
 so that results are those of a process of its own, bit for bit. A run that crashes or is killed ends alone.
+The template hears no signal that asks to end: its runs end with it, and each has its step to finish.
 
 `python -m rlzoo.comparing.forked_runs FD` is the template; it talks to its parent by the socket FD, a JSON object in
 each message. The parent asks for `{"job", "words", "log", "folder"}`, with a lock that the run holds
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlzoo.files import open_to_append
+from rlzoo.signals import ENDING, held_back
 
 IMPORTED = (
     "rlzoo.commands",
@@ -55,7 +57,7 @@ class Template:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, held_back():  # a scheduler signals every process; the runs hear it, and save their step
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "rlzoo.comparing.forked_runs", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -173,6 +175,7 @@ def _become(asked: Mapping[str, Any]) -> None:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     os.chdir(asked["folder"])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     sys.argv = ["rlzoo", "train", *asked["words"]]
     runpy.run_module("rlzoo", run_name="__main__", alter_sys=True)
 
@@ -187,8 +190,12 @@ def _report_ended(parent: socket.socket, runs: dict[int, int]) -> None:
 
 def _signal(process: int | None, number: int) -> None:
     """Signals a run that has not ended: alone if it is asked to end, with all that it has started if it is made to."""
-    if process is not None:
+    if process is None:
+        return
+    try:
         (os.killpg if number == signal.SIGKILL else os.kill)(process, number)
+    except ProcessLookupError:  # of a run that has no group of its own yet
+        os.kill(process, number)
 
 
 def _received(end: socket.socket) -> dict[str, Any]:

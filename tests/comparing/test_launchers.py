@@ -305,6 +305,11 @@ def test_forked_runs_end_with_statuses_of_their_own_and_a_kill_costs_one(
         assert jobs["endless"].poll() == -signal.SIGKILL
         again = local.start(words["endless"], tmp_path / "logs" / "again", 0, lock)
         assert again.poll() is None and local.template is not None
+        local.template.process.terminate()  # a scheduler signals every process, and each run finishes its step
+        asked = local.start(words["endless"], tmp_path / "logs" / "asked", 0, lock)
+        asked.cancel()
+        assert ended(asked) > 128 or ended(asked) == -signal.SIGTERM
+        assert again.poll() is None
         local.template.process.kill()
         assert ended(again) == LOST
         assert ended(local.start(words["help"], tmp_path / "logs" / "more", 0, lock)) == 0
