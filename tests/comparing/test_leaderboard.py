@@ -202,7 +202,8 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
     assert float(lines[len(found.rows)]["accuracy"]) == best.results[DECODINGS[1]].accuracy.mean
     scores = [float(lines[len(found.rows)][f"accuracy_seed_{seed}"]) for seed in best.seeds]
     assert scores == list(best.results[DECODINGS[1]].average.by_seed)
-    for text in (output, *((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html"))):
+    assert f"{100 * best.results[DECODINGS[0]].accuracy.mean:.1f}" in output and "justrl" in output
+    for text in ((tmp_path / "out" / f"leaderboard.{it}").read_text() for it in ("md", "html")):
         assert value in text and "justrl" in text
     assert (tmp_path / "out" / "leaderboard.png").read_bytes().startswith(b"\x89PNG")
     assert max(len(line) for line in output.splitlines() if str(tmp_path) not in line) <= 80
