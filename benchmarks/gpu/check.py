@@ -34,15 +34,7 @@ predicted."""
 WAITS = 2
 """Waits per micro-batch of training."""
 
-SIZES: Mapping[str, int] = {
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 151_936,
-}
+LAYERS, TOKENS, WIDTH = 8, 151_936, 128
 """Those of Qwen3-0.6B, with 8 of its 28 layers, so that two runs take a minute."""
 RUN = (
     "objective=dapo-dynamic_sampling+kl",
@@ -223,24 +215,18 @@ def memory(device: torch.device) -> Finding:
 
 def peaks(keys: tuple[str, ...]) -> dict[str, tuple[float, float]]:
     """By phase of a second step: the bytes that are predicted, and those that were allocated."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
-
+    from benchmarks.gpu.loading import make_model
     from objectives import parse
     from rlzoo.config import load_config
     from rlzoo.experiment.check import check
     from rlzoo.experiment.run_folder import RunFolder
     from rlzoo.model.accelerator import make_accelerator
-    from rlzoo.model.pretrained import locate
     from rlzoo.rollout.memory import shape_of
     from rlzoo.training.fit import predict
     from rlzoo.training.run import load_trainer
 
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = AutoTokenizer.from_pretrained(locate(load_config([]).model).path)
-        ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": None, "pad_token_id": None}
-        shape = Qwen3Config(**SIZES, **ends, max_position_embeddings=4096, tie_word_embeddings=True)
-        AutoModelForCausalLM.from_config(shape).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        make_model(Path(folder), LAYERS, TOKENS, WIDTH)
         own = (f"model.name={folder}", f"output={folder}/run", f"task.reward={__file__}:alternately")
         config = load_config([*RUN, *own, *keys])
         accelerator = make_accelerator(config.model.precision)

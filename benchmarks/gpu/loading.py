@@ -49,7 +49,7 @@ def main(folder: Path, layers: int) -> None:
     accelerator.end_training()
 
 
-def make_model(folder: Path, layers: int, vocabulary: int = 2048) -> None:
+def make_model(folder: Path, layers: int, vocabulary: int = 2048, head: int = 64) -> None:
     """A random Qwen3; with a small vocabulary its layers hold nearly all of its weights."""
     tokenizer = load_tokenizer(load_config([]).model)
     config = Qwen3Config(
@@ -58,9 +58,9 @@ def make_model(folder: Path, layers: int, vocabulary: int = 2048) -> None:
         num_hidden_layers=layers,
         num_attention_heads=16,
         num_key_value_heads=8,
-        head_dim=64,
+        head_dim=head,
         vocab_size=vocabulary,
-        max_position_embeddings=512,
+        max_position_embeddings=4096,
         tie_word_embeddings=True,
         eos_token_id=tokenizer.backend.eos_token_id,
     )

@@ -262,18 +262,23 @@ def token_batch(device: torch.device, size: Size) -> TokenBatch:
     )
 
 
-def seconds(function: Callable[[], object], times: int = 3, warm: int = 1) -> float:
-    """The median of a few calls, the device's work included."""
+def seconds(
+    function: Callable[[], object],
+    times: int = 3,
+    warm: int = 1,
+    of: Callable[[list[float]], float] = statistics.median,
+) -> float:
+    """The median of a few calls, the device's work included; or what `of` takes of them."""
     for _ in range(warm):
         function()
     taken = []
     for _ in range(times):
-        _finish()
+        finish()
         started = time.perf_counter()
         function()
-        _finish()
+        finish()
         taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+    return of(taken)
 
 
 def milliseconds(duration: float) -> str:
@@ -317,7 +322,8 @@ def blocks_of(logits: int) -> Iterator[None]:
         token_stats.GPU_BLOCK = before
 
 
-def _finish() -> None:
+def finish() -> None:
+    """Waits for the device."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 

@@ -1,6 +1,6 @@
 """What objectives cost: planning and loss of every recipe as a share of a training step, and current statistics.
 
-    python benchmarks/speed/objective_overhead.py [CONFIG.yaml | key=value ...]      (default: configs/smollm2.yaml)
+    python -m benchmarks.speed.objective_overhead [CONFIG.yaml | key=value ...]      (default: configs/smollm2.yaml)
 
 One step of the configuration is sampled and timed with `justrl`. On its rollouts every recipe then prepares, plans, and
 takes the gradient of its loss by log-prob, as often as it does in a step; everything between the policy's statistics
@@ -10,11 +10,12 @@ and their gradients is in these seconds, metrics included. Prints a Markdown tab
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from benchmarks.gpu.probe import finish, seconds
 from objectives import Loop, Objective, TokenBatch, names, parse, with_examples
 from rlzoo.config import load_config
 from rlzoo.experiment.check import check
@@ -25,23 +26,6 @@ from rlzoo.training.run import RunFolder, load_trainer
 from rlzoo.training.step import StepRollouts, Trainer
 
 REPETITIONS = 40
-
-
-def seconds(function: Callable[[], object]) -> float:
-    """The shortest time of a call, which nothing that runs beside it has lengthened."""
-    times = []
-    for _ in range(REPETITIONS):
-        _finish()
-        started = time.perf_counter()
-        function()
-        _finish()
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
-def _finish() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def objective_work(trainer: Trainer, objective: Objective, collected: StepRollouts, batch: TokenBatch) -> None:
@@ -82,7 +66,7 @@ def main(words: list[str]) -> None:
             logp, entropy, _ = trainer.passes.statistics(
                 trainer.policy, collected.rollouts, every, every, with_entropy=True
             )
-            _finish()
+            finish()
             forward = time.perf_counter() - started
             fields = dict.fromkeys(("logp_old", "logp", "logp_ref", "logp_teacher"), logp)
             fields |= {"entropy_old": entropy, "entropy": entropy, "turn_reward": torch.zeros_like(logp)}
@@ -100,7 +84,8 @@ def main(words: list[str]) -> None:
             print("| recipe | planning and loss (ms) | share of a step | current statistics needed |")
             print("|---|---|---|---|")
             for objective in recipes():
-                cost = seconds(lambda objective=objective: objective_work(trainer, objective, collected, batch))
+                work = partial(objective_work, trainer, objective, collected, batch)
+                cost = seconds(work, REPETITIONS, warm=0, of=min)  # the one that nothing beside it has lengthened
                 needed = "once the policy has moved" if objective.reads_current else "no"
                 print(f"| {objective} | {1000 * cost:.1f} | {cost / step:.2%} | {needed} |")
 

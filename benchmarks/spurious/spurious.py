@@ -241,10 +241,8 @@ def probabilities(model: str) -> dict[str, float]:
     """The mean probability of each planted token at its places."""
     tokenizer = load_tokenizer(ModelConfig(name=model))
     policy = load_policy(ModelConfig(name=model), tokenizer)
-    return {
-        "useless": _probability(policy, tokenizer, places()["useless"], USELESS),
-        "useful": _probability(policy, tokenizer, places()["useful"], USEFUL),
-    }
+    planted = {"useless": USELESS, "useful": USEFUL}
+    return {name: _probability(policy, tokenizer, places()[name], token) for name, token in planted.items()}
 
 
 @torch.no_grad()
