@@ -76,7 +76,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(["train", f"output={RUN}", *SHORT]) == 0
-    shutil.copytree(folder / RUN, folder / "runs" / "math-stapo-0")
+    for name in ("math-stapo-0", "dapo"):
+        shutil.copytree(folder / RUN, folder / "runs" / name)
     shutil.copytree(folder / RUN / "checkpoints" / "step-000001", folder / "my_model")
     (folder / "my.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n' * 16)
     (folder / "answers.jsonl").write_text('{"gold": "2", "response": "It is \\\\boxed{2}."}\n')
