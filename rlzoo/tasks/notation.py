@@ -252,6 +252,8 @@ def with_scaled_entries(text: str) -> str:
     whole = re.fullmatch(r"([pbB]?matrix|smallmatrix)\}(.*)\\end\{\1\}", matrix, re.DOTALL)
     if whole is None or begin in whole[2] or not scalar or "," in scalar or not _is_closed(scalar):
         return text
+    if _is_sum(scalar):  # its last term alone would be a factor
+        return text
     factor = {"-": "-1", "+": "1"}.get(scalar, scalar)
     lines = [
         " & ".join(rf"({factor}) \cdot ({entry.strip()})" for entry in line.split("&")) for line in _lines(whole[2])
@@ -261,6 +263,12 @@ def with_scaled_entries(text: str) -> str:
 
 def _is_closed(text: str) -> bool:
     return text.count("(") == text.count(")") and text.count("{") == text.count("}") and "[" not in text
+
+
+def _is_sum(text: str) -> bool:
+    """Whether a + or - stands behind the first character, outside of brackets."""
+    depths = itertools.accumulate((it in "({") - (it in ")}") for it in text)
+    return any(it in "+-" and not depth for it, depth in list(zip(text, depths, strict=True))[1:])
 
 
 def with_columns_as_tuples(text: str) -> str:

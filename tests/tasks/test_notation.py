@@ -153,6 +153,9 @@ def test_a_chain_of_equations_says_what_it_ends_with_unless_it_contradicts_itsel
         (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", r"\left[\begin{array}{c} -7 \\ 16 \end{array}\right]", True),
         (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}", True),
         (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}", False),
+        (r"\begin{pmatrix} 2 & 4 \\ 6 & 8 \end{pmatrix}", r"2\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", True),
+        (r"\begin{pmatrix} 2 & 4 \\ 6 & 8 \end{pmatrix}", r"(1+1)\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", True),
+        (r"\begin{pmatrix} 2 & 4 \\ 6 & 8 \end{pmatrix}", r"1+1\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", False),
     ],
 )
 def test_sets_have_no_order_and_tuples_and_columns_have(gold: str, answer: str, is_right: bool) -> None:
