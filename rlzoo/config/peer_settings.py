@@ -53,13 +53,20 @@ _SETS_NAMES = ("read", "unset", "let")
 """Commands that set the variables that they name."""
 _NO_TRAINING = ("echo", "set", "[", "[[", "test", *_EXPORTS, *_SETS_NAMES)
 """Commands whose arguments are settings of nothing."""
+
+
+def _quotient(dividend: int, divisor: int) -> int:
+    """Rounds towards zero, as bash does."""
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
+
+
 _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
+    ast.Div: _quotient,
+    ast.Mod: lambda dividend, divisor: dividend - divisor * _quotient(dividend, divisor),
 }
 
 

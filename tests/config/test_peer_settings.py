@@ -181,7 +181,7 @@ TERMS = some.one_of(
     NAMES.map("${}".format),
     NAMES.map("${{{}}}".format),
     some.tuples(NAMES, some.sampled_from(["2", "k1"])).map("${{{0[0]}:-{0[1]}}}".format),
-    some.tuples(some.integers(0, 9), some.sampled_from("+-*"), some.integers(1, 9)).map(
+    some.tuples(some.integers(-9, 9), some.sampled_from("+-*/%"), some.integers(-9, 9).filter(bool)).map(
         "$(({0[0]} {0[1]} {0[2]}))".format
     ),
     some.just("$(echo 3)"),
