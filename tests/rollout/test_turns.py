@@ -18,6 +18,7 @@ from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.model.tokenizer import load_tokenizer
+from rlzoo.ownership import SIGNED
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks.base import Grade
@@ -484,6 +485,7 @@ def test_a_run_with_tools_is_evaluated_and_looked_at_if_its_tools_are_trusted(
     trust = f"trust={run}/config.yaml"
     assert main(["inspect", str(run), trust]) == 0
     assert main(["eval", str(run), trust]) == 0
+    (run / SIGNED).unlink()  # as if another person had made it
     capsys.readouterr()
     assert "was not executed" in error_of(capsys, "eval", run)
     assert "leave rollout.ahead out" in error_of(capsys, "train", *keys, "rollout.ahead=1")

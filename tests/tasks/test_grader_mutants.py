@@ -86,7 +86,7 @@ def right_answers_out_of_place(rng: random.Random) -> Iterator[Case]:
             r"\boxed{{{0}}} so \boxed",
             "#### {0}",
         ),
-        *(r"\fbox{{{0}}}", r"\boxed{{\{{{0}}}", r"\\boxed({0})", r"\boxed{{}} {0}", "<answer>{0}</answer>"),
+        *(r"\boxed{{\{{{0}}}", r"\\boxed({0})", r"\boxed{{}} {0}", "<answer>{0}</answer>"),
     )
     while True:
         gold = rng.choice(INTEGERS)

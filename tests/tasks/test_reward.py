@@ -325,6 +325,7 @@ def test_functions_that_have_no_say_in_some_rows_train(tiny_model: Path) -> None
     Path("mixed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = ["train", "task.name=mixed.jsonl", "task.reward=[./my_rewards.py:of_sums,./my_rewards.py:of_words]"]
     few = ["train.steps=2", "rollout.prompts_per_step=8", "rollout.responses_per_prompt=2", "evaluation.problems=2"]
+    few.append("rollout.max_response_tokens=24")
     for objective in ("grpo", "gdpo"):
         assert main([*words, *few, f"model.name={tiny_model}", f"objective={objective}", f"output={objective}"]) == 0
     assert len(Path("grpo/metrics.jsonl").read_text().splitlines()) == 2

@@ -78,7 +78,7 @@ def weights(trainer: Trainer) -> Tensor:
 @pytest.mark.usefixtures("float64")
 def test_each_step_trains_on_what_the_policy_before_the_last_updates_sampled() -> None:
     """Three steps of GRPO by hand: sampling, advantages, ratios, loss, AdamW."""
-    config = small("objective=grpo-kl", "rollout.ahead=1")
+    config = small("objective=grpo-kl", "rollout.ahead=1", "train.minibatches_per_step=1")
     with made(config) as trainer:
         policy = trainer.policy.frozen_copy()
         policy.requires_grad_(True)

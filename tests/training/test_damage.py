@@ -74,7 +74,7 @@ DAMAGE: list[tuple[Callable[[Path], None], str, tuple[str, ...], str]] = [
     (cut, f"{CHECKPOINT}/model.safetensors", ("eval", f"run/{CHECKPOINT}"), CHECKPOINT),
     (halve_line, "metrics.jsonl", (*GO_ON, "train.steps=5"), "metrics.jsonl is damaged: line 2"),
     (halve_line, "metrics.jsonl", ("leaderboard", "run"), "metrics.jsonl is damaged: line 2"),
-    (cut, "metrics.jsonl", ("leaderboard", "run"), "it has lost steps 3, 4"),
+    (cut, "metrics.jsonl", ("leaderboard", "run"), "it has lost steps 2, 3, 4"),
     (cut, LAST, (*GO_ON, "train.steps=4"), f"{LAST} is damaged: it ends after "),
     (cut, LAST, ("leaderboard", "run"), f"{LAST} is damaged: it ends after "),
     (halve_line, LAST, (*GO_ON, "train.steps=4"), f"{LAST} is damaged: line 2"),

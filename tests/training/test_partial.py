@@ -39,7 +39,7 @@ def test_a_run_whose_responses_end_within_their_first_part_is_bitwise_the_one_wi
 @pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_each_token_has_the_log_prob_of_the_policy_that_its_version_names_and_no_problem_gets_lost() -> None:
-    config = small("objective=grpo-kl", PARTIAL)
+    config = small("objective=grpo-kl", PARTIAL, "train.minibatches_per_step=1")
     continued, trained = 0, list[int]()
     with made(config) as trainer:
         policies = [trainer.policy.frozen_copy()]

@@ -12,6 +12,7 @@ from rich.console import Console
 from rlzoo.errors import UserError, is_disk_full
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.ownership import SIGNED
 from rlzoo.report.run_files import write_reports
 from rlzoo.report.terminal import Terminal
 from rlzoo.rollout.sampler import PHASES
@@ -31,7 +32,7 @@ def spans(trace: Path) -> list[dict[str, Any]]:
 def files(folder: RunFolder) -> dict[str, bytes]:
     """The files of a run but its traces, by name; empty where time or the run's own words decide the content."""
     there = [path for path in folder.path.rglob("*") if path.is_file() and folder / "profile" not in path.parents]
-    own = {folder.timings, folder.config, *folder.path.rglob("README.md")}
+    own = {folder.timings, folder.config, folder / SIGNED, *folder.path.rglob("README.md")}
     return {str(path.relative_to(folder.path)): b"" if path in own else path.read_bytes() for path in there}
 
 

@@ -28,8 +28,11 @@ def only(experiment: Experiment, draw: Draw, **options: object) -> JudgedExperim
 @pytest.mark.slow
 @pytest.mark.parametrize("tail", [1.0, pytest.param(3.0, marks=pytest.mark.slow)], ids=["normal", "heavy tails"])
 def test_where_nothing_differs_five_tables_of_a_hundred_say_that_a_claim_holds_or_not(tail: float) -> None:
-    """Of four experiments whose controls work; by sign: a claim may be called too small to count."""
-    draw, wrong = np.random.default_rng(5), 0
+    """Of four experiments, most with controls that work; by sign: a claim may be called too small to count.
+
+    With heavy tails a negative control is shown to be the same in half of the experiments.
+    """
+    draw, wrong, void = np.random.default_rng(5), 0, 0
     experiments = [rare(name=f"rare {number}", claims=[replace(CLAIM, smallest=0.0)]) for number in range(4)]
     for _ in range(TABLES):
         results = []
@@ -39,9 +42,10 @@ def test_where_nothing_differs_five_tables_of_a_hundred_say_that_a_claim_holds_o
                 drawn(it, lambda label, seed, sample=sample: np.sign(v := sample(label, seed)) * abs(v) ** tail)
             )
         verdicts = [claim.verdict for it in judge(results) for claim in it.claims]
-        assert ClaimVerdict.VOID not in verdicts or verdicts.count(ClaimVerdict.VOID) < 3
+        void += verdicts.count(ClaimVerdict.VOID)
         wrong += ClaimVerdict.HOLDS in verdicts or ClaimVerdict.DOES_NOT_HOLD in verdicts
     assert wrong / TABLES <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / TABLES)
+    assert void <= (0.01 if tail == 1 else 0.6) * 4 * TABLES
 
 
 @pytest.mark.parametrize(
