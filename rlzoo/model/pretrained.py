@@ -85,14 +85,14 @@ def refuse_other_weights(source: Pretrained) -> None:
     from transformers import PretrainedConfig
     from transformers.utils.peft_utils import find_adapter_config_file
 
-    named = PretrainedConfig.get_config_dict(source.path, revision=source.options.get("revision"))[0]
-    weights = str(named.get("transformers_weights") or "")
-    if weights and not weights.endswith((".safetensors", ".safetensors.index.json")):
-        raise ValueError(f"its config.json names the weights {weights}; save them as safetensors, and remove that name")
     if find_adapter_config_file(source.path, revision=source.options.get("revision")):
         raise ValueError(
             f"it has adapters, by {ADAPTER_CONFIG}; merge them into its weights (merge_and_unload of peft)"
         )
+    named = PretrainedConfig.get_config_dict(source.path, revision=source.options.get("revision"))[0]
+    weights = str(named.get("transformers_weights") or "")
+    if weights and not weights.endswith((".safetensors", ".safetensors.index.json")):
+        raise ValueError(f"its config.json names the weights {weights}; save them as safetensors, and remove that name")
 
 
 def as_teacher(config: ModelConfig) -> ModelConfig | None:

@@ -68,6 +68,6 @@ def test_a_papers_page_says_the_memory_and_the_hours_that_are_predicted(name: st
     (row,) = (it for it in (PAGES / "index.md").read_text().splitlines() if it.startswith(f"| [{name}]"))
     text = " ".join((PAGES / f"{name}.md").read_text().split())
     assert said[0] in row and row.endswith(f"| {said[1]} |")
-    assert said[0] in text and f"takes {said[1]} hours of eight H100" in text
+    assert said[0] in text and f"takes {said[1]} hours of eight H200" in text
     assert config.train.sharding == "none" or f"and {of_64:.1f} GiB on each of 64" in text
     assert [it for it in TITLES if f"**{it}.**" not in text] == []
