@@ -1,7 +1,7 @@
-"""Tells a run that its user made here from one that somebody else wrote: a signature by a key of the user's own.
+"""Recognises runs that this user made on this machine, by a signature with a key of the user.
 
-It is over the run's config.yaml, the working directory, and the files of code from outside. Such a run needs no
-`trust=` as long as all of these are unchanged.
+The signature covers config.yaml, the working directory, and the files of code from outside. Such a run needs no
+`trust=` while all of these are unchanged.
 """
 
 import hashlib

@@ -91,7 +91,7 @@ class Template:
             self.socket.send(json.dumps({"job": job, "signal": number}).encode())
 
     def status(self, job: int, timeout: float = 0.0) -> int | None:
-        """The exit status of a run, LOST if its template is gone, None if it works on after so many seconds."""
+        """Returns the exit status of a run: LOST if the template is gone, None if the run has not ended after `timeout` s."""
         while job not in self.statuses:
             if not select.select([self.socket], [], [], timeout)[0]:
                 return None
@@ -141,7 +141,7 @@ def serve(parent: socket.socket) -> None:
     ended, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-    runs: dict[int, int] = {}
+    runs, template = dict[int, int](), os.getpid()
     waiting: list[Any] = [parent, ended]
     while True:
         ready = select.select(waiting, [], [])[0]
@@ -164,12 +164,14 @@ def serve(parent: socket.socket) -> None:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             parent.close()
-            _become(asked)
+            _become(asked, template)
 
 
-def _become(asked: Mapping[str, Any]) -> None:
+def _become(asked: Mapping[str, Any], template: int) -> None:
     """Makes this process a command that has just been started. Raises SystemExit with its status."""
     end_with_parent()
+    if os.getppid() != template:  # it ended before this process could ask to end with it
+        raise SystemExit(1)
     os.setsid()
     with open_to_append(Path(asked["log"])) as log:
         os.dup2(log.fileno(), 1)

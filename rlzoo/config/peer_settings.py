@@ -250,7 +250,7 @@ class _Block:
     is_run: bool = True
 
     def choose(self, patterns: str) -> None:
-        """Goes on to the commands of these patterns, of which the first that matches are run."""
+        """Begins the commands behind these patterns; bash runs those of the first pattern that matches."""
         if any(sign in patterns for sign in "$[\\"):
             self.subject = UNKNOWN
         if self.subject != UNKNOWN:

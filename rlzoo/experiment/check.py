@@ -97,7 +97,7 @@ def check_words(config: Config) -> None:
 
 
 def check_response_limit(config: Config) -> None:
-    """Refuses a model of which nothing says how long its responses may get. Raises UserError."""
+    """Refuses a model without a limit on the length of its responses. Raises UserError."""
     if not config.rollout.max_response_tokens:
         raise UserError(
             f"rollout.max_response_tokens: model.name={config.model.name} has no default; give the tokens that a "

@@ -26,7 +26,7 @@ _WORD = re.compile(r"(\d+)(?:st|nd|rd|th)?|[a-z]+|\S")
 
 @dataclass(frozen=True)
 class Moment:
-    """A day, a time of day or both, as far as it is said."""
+    """A day, a time of day, or both; None for each part that the text does not name."""
 
     day: tuple[int | None, int | None, int | None] = (None, None, None)
     """Year, month and day of the month."""
@@ -107,7 +107,7 @@ def _time_of_day(text: str, is_ratio: bool) -> Moment | None:
 
 
 def _of_words(words: Sequence[re.Match[str]]) -> Moment | None:
-    """The date that words and numbers make, none of which says another thing."""
+    """The date that the words and numbers name; None if one of them names something else."""
     found: dict[str, int] = {}
     for match in words:
         word, number = match[0], match[1]

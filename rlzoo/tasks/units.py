@@ -133,7 +133,7 @@ _TEMPERATURE = re.compile(
 
 @dataclass(frozen=True)
 class Unit:
-    """How much of which base units; `words` are those that are no unit."""
+    """A factor times powers of base units. `words` are what stood there and is no unit."""
 
     factor: Fraction = Fraction(1)
     powers: frozenset[tuple[str, int]] = frozenset()

@@ -1,4 +1,4 @@
-"""What is said of the papers' claims is what the raw results give, in a table that others can recompute."""
+"""The table of claims has the effects and verdicts that the raw results give, and others can recompute it."""
 
 import csv
 import runpy
