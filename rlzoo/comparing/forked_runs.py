@@ -91,7 +91,7 @@ class Template:
             self.socket.send(json.dumps({"job": job, "signal": number}).encode())
 
     def status(self, job: int, timeout: float = 0.0) -> int | None:
-        """Returns the exit status of a run: LOST if the template is gone, None if it still runs after `timeout` seconds."""
+        """Returns a run's exit status: LOST if the template is gone, None if it still runs after `timeout` seconds."""
         while job not in self.statuses:
             if not select.select([self.socket], [], [], timeout)[0]:
                 return None
