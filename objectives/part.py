@@ -59,12 +59,18 @@ class Part:
     """One thing at one stage. Parameters are checked for type and range when the part is made."""
 
     name: ClassVar[str]
+    """The word that expressions use; unless written, the class's name in snake case."""
     stage: ClassVar[Stage]
     exclusive: ClassVar[bool] = False
     """Whether the stage holds one such part, which an addition replaces."""
     excludes: ClassVar[frozenset[str]] = frozenset()
     """Names of parts of other stages beside which it has no meaning."""
     paper: ClassVar[str] = ""
+    """Unless written, that of the first recipe in its module which contributes the part."""
+    printed: ClassVar[str] = ""
+    """Its formula, with parameters as in `str.format`: "A *= sigmoid(A / {eta:g})"."""
+    explained: ClassVar[str] = ""
+    """What names in its formula stand for, written in the same way."""
     failure_modes: ClassVar[tuple[str, ...]] = ()
     """What it addresses, the most important first: tags of `objectives.FAILURE_MODES`."""
     origin: ClassVar[str] = ""
@@ -156,12 +162,12 @@ class Part:
         return {}
 
     def formula(self) -> str:
-        """What the part calculates, in one line with the actual numbers; unless written, the docstring's first line."""
-        return (self.__doc__ or self.name).split("\n")[0]
+        """What the part calculates, in one line with the actual numbers: `printed`, or the docstring's first line."""
+        return self.printed.format_map(vars(self)) or (self.__doc__ or self.name).split("\n")[0]
 
     def where(self) -> str:
         """What names stand for that it puts into equations; empty if they need no word."""
-        return ""
+        return self.explained.format_map(vars(self))
 
     def parameters(self) -> list[dict[str, Any]]:
         """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning; plain data.

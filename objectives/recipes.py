@@ -57,6 +57,8 @@ def recipe(
                 RECIPES[name] = Recipe(
                     name, paper, summary, parts, idea, written, essence, aliases, text, module, origin
                 )
+                for part in (PARTS[name] for name in idea if not PARTS[name].paper):
+                    part.paper = paper if module_name(part.__module__) == module else ""
     except ObjectiveError as error:
         RECIPES.pop(name, None)
         raise ObjectiveError(f"recipe {name}: {error}") from None

@@ -5,6 +5,7 @@ if an installed package announces it: an entry point of that name in the group `
 """
 
 import difflib
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -118,6 +119,7 @@ def register(part: PartClass) -> PartClass:
     """
     _check_kind(part)
     part.failure_modes = vars(part).get("troubles", part.failure_modes)  # its older name
+    part.paper = vars(part).get("paper", "")
     if "__dataclass_fields__" not in vars(part):
         dataclass(frozen=True)(part)  # the class itself
     _check_class(part)
@@ -147,8 +149,10 @@ def _check_kind(part: type[Part]) -> None:
         base.__module__ == Part.__module__ for base in part.__mro__ if base != Part
     ):
         raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind of `objectives`")
-    if not isinstance(getattr(part, "name", None), str) or not part.name.isidentifier():
-        raise ObjectiveError(f"{where} needs a class attribute name, the word that expressions use")
+    if "name" not in vars(part):
+        part.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part.__name__).lower()
+    if not isinstance(part.name, str) or not part.name.isidentifier():
+        raise ObjectiveError(f"{where}: its name is not a word that expressions can use")
 
 
 def _check_class(part: type[Part]) -> None:

@@ -12,16 +12,13 @@ from objectives.zoo import register
 class RawReward(Advantage):
     """The reward as it is, without a baseline."""
 
-    name = "raw_reward"
     paper = "doi:10.1007/BF00992696"
     centred = False
     learns_from_equal_groups = True
+    printed = "A = R"
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         return reward
-
-    def formula(self) -> str:
-        return "A = R"
 
 
 recipe(
@@ -73,10 +70,9 @@ class OptimalTokenBaseline(GroupCenter):
     A reward equal to its baseline up to rounding has an advantage of exactly zero.
     """
 
-    name = "optimal_token_baseline"
-    paper = "arXiv:2602.07078"
     failure_modes = ("few_responses", "credit")
     reads = frozenset({"reward", "group", "logp_old", "sum_pi_squared_old"})
+    explained = "W = sum up to the token of 1 - 2 p_old + sum of p_old^2"
     alone: str = parameter("baseline", ("baseline", "reward"), "what a token has that no other response has: 0, or R")
 
     @property
@@ -107,17 +103,13 @@ class OptimalTokenBaseline(GroupCenter):
         alone = "0" if self.centred else "R"
         return f"A = R - sum W R / sum W over the group's t-th tokens, {alone} where it has one"
 
-    def where(self) -> str:
-        return "W = sum up to the token of 1 - 2 p_old + sum of p_old^2"
-
 
 @register
 class OptimalBaseline(GroupCenter):
     """Reward minus the group's mean weighed by length; exactly zero where all rewards of the group are equal."""
 
-    name = "optimal_baseline"
-    paper = "arXiv:2505.23585"
     failure_modes = ("few_responses",)
+    printed = "A = R - sum |y| R / sum |y| over the group"
 
     def of(self, batch: TokenBatch) -> Tensor:
         centred = super().of(batch)
@@ -125,9 +117,6 @@ class OptimalBaseline(GroupCenter):
         length = batch.mask.sum(1).to(centred)
         baseline = group_sum(length * centred, index, groups) / group_sum(length, index, groups).clamp(min=1)
         return centred - baseline[index]
-
-    def formula(self) -> str:
-        return "A = R - sum |y| R / sum |y| over the group"
 
 
 recipe(
@@ -175,8 +164,6 @@ gradient (median). Left out: the squares of sampler_correction's weights, which 
 class ScaledCenter(GroupCenter):
     """Reward minus the group's mean, over the share of the batch's responses that have something to learn from."""
 
-    name = "scaled_center"
-    paper = "arXiv:2504.02546"
     failure_modes = ("dead_groups", "zero_loss")
     eps: float = parameter(0.0, "[0, inf)", "added to the share")
     counts: str = parameter("differing", ("differing", "rewarded"), "rows in groups that differ, or with a reward")
@@ -219,19 +206,15 @@ their groups differ or not.
 class Delight(Weight):
     """Weighs a token by how welcome a surprise it is."""
 
-    name = "delight"
-    paper = "arXiv:2603.14608"
     failure_modes = ("exploration",)
     reads = frozenset({"logp"})
     planned = True
+    printed = "A *= sigmoid(-A log p / {eta:g})"
     eta: float = parameter(1.0, "(0, inf)", "temperature of the sigmoid")
 
     def weight(self, batch: Prepared) -> Tensor:
         surprisal = -batch.require("logp", self.name)
         return torch.sigmoid(batch.advantage * surprisal / self.eta)
-
-    def formula(self) -> str:
-        return f"A *= sigmoid(-A log p / {self.eta:g})"
 
 
 recipe(

@@ -14,9 +14,7 @@ from objectives.zoo import register
 class Cispo(Surrogate):
     """Policy gradient whose importance weight is clipped and not differentiated."""
 
-    name = "cispo"
     acts_on_policy = False
-    paper = "arXiv:2506.13585"
     failure_modes = ("stale_rollouts", "exploration")
     low: float = parameter(1.0, "[0, 1]", "the weight is clipped to 1 - low below")
     high: float = parameter(4.0, "[0, inf)", "the weight is clipped to 1 + high above")
@@ -54,8 +52,6 @@ Libraries mean different things by "epsilon": verl clips to 0.8 and 1.2 unless t
 class FlippedClip(Clip):
     """Policy gradient weighed by 1/r where A > 0 and by r where A < 0, both bounded, none beyond PPO's bounds."""
 
-    name = "flipped_clip"
-    paper = "arXiv:2510.06062"
     failure_modes = ("entropy_collapse",)
     reads_bounds = frozenset({"low", "high"})
     low: float = parameter(0.2, "[0, 1]", "tokens are dropped below 1 - low where A < 0, above 1 + low where A > 0")
@@ -97,8 +93,6 @@ class GradientPreservingClip(Clip):
     CE-GPPO's clip that keeps a gradient outside (Su et al., arXiv:2509.20712).
     """
 
-    name = "gradient_preserving_clip"
-    paper = "arXiv:2509.20712"
     failure_modes = ("entropy_collapse", "entropy_explosion")
     beta1: float = parameter(0.5, "[0, inf)", "share of the gradient below the lower bound where A < 0")
     beta2: float = parameter(1.0, "[0, inf)", "share of the gradient above the upper bound where A > 0")
@@ -145,21 +139,15 @@ there. Deviations: the dual clip's value counts, as in clip. The same code's GPP
 class SoftGate(Surrogate):
     """A sigmoid of the ratio in place of the clip."""
 
-    name = "soft_gate"
-    paper = "arXiv:2511.20347"
     failure_modes = ("mixture_of_experts", "many_epochs")
+    printed = "4/tau sigmoid(tau (r - 1)) A"
+    explained = "tau = {tau_pos:g} where A > 0, {tau_neg:g} elsewhere"
     tau_pos: float = parameter(1.0, "[1e-6, inf)", "how fast the gate closes where the advantage is positive")
     tau_neg: float = parameter(1.05, "[1e-6, inf)", "how fast it closes elsewhere")
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         tau = torch.where(advantage > 0, torch.full_like(advantage, self.tau_pos), self.tau_neg)
         return -4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
-
-    def formula(self) -> str:
-        return "4/tau sigmoid(tau (r - 1)) A"
-
-    def where(self) -> str:
-        return f"tau = {self.tau_pos:g} where A > 0, {self.tau_neg:g} elsewhere"
 
 
 recipe(
@@ -183,9 +171,7 @@ verl's example sets policy_loss.tau_*, which its loss does not read.
 class UnboundedPositive(Surrogate):
     """Policy gradient where the advantage is positive, PPO's clip elsewhere."""
 
-    name = "unbounded_positive"
     acts_on_policy = False
-    paper = "arXiv:2607.06987"
     failure_modes = ("exploration",)
     reads_bounds = frozenset({"low", "cap"})
     low: float = parameter(0.2, "[0, 1]", "where A < 0 the ratio is clipped to 1 - low below")
@@ -233,9 +219,7 @@ Variant verl (its pull request 7022): dual_clip(cap=3).
 class BandedReinforce(Surrogate):
     """Log-prob times advantage, without the tokens whose ratio has left a band."""
 
-    name = "banded_reinforce"
     acts_on_policy = False
-    paper = "arXiv:2509.24203"
     failure_modes = ("stale_rollouts",)
     band: str = parameter("one_side", ("one_side", "two_side", "ring"), "which ratios count")
     low: float = parameter(0.2, "(0, 1]", "width of the band below 1")

@@ -24,8 +24,6 @@ class TeacherAdvantage(Weight):
     `opsd`.
     """
 
-    name = "teacher_advantage"
-    paper = "doi:10.64434/tml.20251026"
     failure_modes = ("hard_problems", "credit")
     purpose = "a pull towards the teacher"
     additive = True
@@ -59,7 +57,6 @@ class TeacherKL(KL):
     divergences of whole distributions (GKD, MiniLLM) need more than the sampled token's log-prob.
     """
 
-    name = "teacher_kl"
     paper = "doi:10.64434/tml.20251026"
     failure_modes = ("hard_problems", "credit")
     purpose: ClassVar[str] = TeacherAdvantage.purpose
@@ -120,10 +117,9 @@ class EvidenceReweighting(Weight):
     A'_it = A_i ( 1 - m + m clip( (pi_teacher(y_it) / pi(y_it))^sign(A_i), 1 - eps, 1 + eps ) )
     """
 
-    name = "evidence_reweighting"
-    paper = "arXiv:2604.03128"
     failure_modes = ("credit",)
     reads = frozenset({"logp_teacher", "logp:source"})
+    printed = "A *= 1 - m + m e"
     mix: float = parameter(0.5, "[0, 1]", "m in the first step: the weight's share, the rest being 1", idle=0)
     width: float = parameter(0.2, "[0, 1)", "eps, how far the weight may be from 1")
     steps: int = parameter(50, "[0, inf)", "steps over which m falls to 0; 0: it stays")
@@ -140,9 +136,6 @@ class EvidenceReweighting(Weight):
         evidence = (batch.advantage.sign() * gain).exp().clamp(1 - self.width, 1 + self.width)
         mix = batch.state_of(self.name)["mix"]
         return 1 - mix + mix * evidence
-
-    def formula(self) -> str:
-        return "A *= 1 - m + m e"
 
     def where(self) -> str:
         policy, low, high = "p" if self.source == "current" else "p_old", 1 - self.width, 1 + self.width
@@ -177,23 +170,17 @@ dual_clip(cap=3) and the mean over all tokens, as their script has it.
 class GatedDistillation(Penalty):
     """Raises tokens that the teacher finds likelier than the policy, others softly less."""
 
-    name = "gated_distillation"
-    paper = "arXiv:2605.15155"
     failure_modes = ("hard_problems", "credit")
     purpose = TeacherAdvantage.purpose
     reads = frozenset({"logp_teacher"})
+    printed = "+ {coefficient:g} * g log p_teacher / p"
+    explained = "g = sg[sigmoid({beta:g} log p_teacher / p)]"
     coefficient: float = parameter(0.01, "[0, inf)", "lambda, weight of the distillation in the loss", idle=0)
     beta: float = parameter(5.0, "(0, inf)", "sharpness of the gate")
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         gap = rows.require("logp_teacher", self.name) - logp
         return self.coefficient * (self.beta * gap.detach()).sigmoid() * gap
-
-    def formula(self) -> str:
-        return f"+ {self.coefficient:g} * g log p_teacher / p"
-
-    def where(self) -> str:
-        return f"g = sg[sigmoid({self.beta:g} log p_teacher / p)]"
 
 
 recipe(

@@ -23,8 +23,6 @@ class ClipCov(Mask):
     Tokens that the surrogate clips already take no part in the draw.
     """
 
-    name = "clip_cov"
-    paper = "arXiv:2505.22617"
     failure_modes = ("entropy_collapse",)
     reads = frozenset({"logp", "random_key"})
     fraction: float = parameter(2e-4, "(0, 1]", "rho, share of the tokens that is masked")
@@ -84,8 +82,6 @@ class CovPenalty(Penalty):
     KL-Cov's penalty (Cui et al., arXiv:2505.22617): the tokens of largest covariance are held near the old policy.
     """
 
-    name = "cov_penalty"
-    paper = "arXiv:2505.22617"
     failure_modes = ("entropy_collapse",)
     reads = frozenset({"logp", "logp_old"})
     chooses = True
@@ -140,8 +136,6 @@ class SurprisalReweighting(Weight):
     STARE's weights by surprisal, gated by the entropy (arXiv:2606.19236).
     """
 
-    name = "surprisal_reweighting"
-    paper = "arXiv:2606.19236"
     failure_modes = ("entropy_collapse", "exploration")
     amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0", idle=1)
     attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0", idle=1)
@@ -233,8 +227,6 @@ micro-batch. The paper's set is the whole batch; the old policy's surprisal give
 class EntropyAdvantage(Weight):
     """Adds a token's entropy to its advantage, up to a part of it."""
 
-    name = "entropy_advantage"
-    paper = "arXiv:2506.14758"
     failure_modes = ("exploration", "entropy_collapse")
     additive = True
     reads = frozenset({"entropy:source"})
@@ -282,11 +274,10 @@ class AdaptiveEntropy(Penalty):
     which has the same expectation; delayed=true looks at e_{k-1} to switch the bonus on, as the authors' code does.
     """
 
-    name = "adaptive_entropy"
-    paper = "arXiv:2505.22312"
     failure_modes = ("entropy_collapse",)
     needs_entropy_gradient = True
     purpose = EntropyBonus.purpose
+    printed = "- alpha H"
     target_entropy: float = parameter(0.2, "(0, inf)", "entropy in nats below which the bonus is on")
     start: float = parameter(0.0, "[0, inf)", "c, weight of the entropy in the first step")
     step: float = parameter(1e-4, "[0, inf)", "by how much c moves per step")
@@ -318,9 +309,6 @@ class AdaptiveEntropy(Penalty):
         if entropy is None:
             raise ObjectiveError(f"{self.name}: the loss was called without the policy's entropy")
         return -rows.state_of(self.name)["coefficient"] * entropy
-
-    def formula(self) -> str:
-        return "- alpha H"
 
     def where(self) -> str:
         entropy = "H_old" if self.measured == "entropy" else "-log p_old"
@@ -359,8 +347,6 @@ those of each micro-batch, weighted by its rows.
 class PositiveReweighting(Weight):
     """Weighs the tokens of good responses less while the entropy is below its target."""
 
-    name = "positive_reweighting"
-    paper = "arXiv:2511.05993"
     failure_modes = ("entropy_collapse",)
     target_entropy: float | None = parameter(REQUIRED, "(0, inf)", "delta in nats; none: the weight stays", example=0.3)
     start: float = parameter(1.0, "[0, 1]", "lambda before the first step")
@@ -412,8 +398,6 @@ for; target_entropy=none leaves lambda as it is. Open: where lambda starts, here
 class ConfidenceShift(Weight):
     """Adds how much surer the policy was of the prompt than of the response's least probable tokens."""
 
-    name = "confidence_shift"
-    paper = "arXiv:2602.05281"
     failure_modes = ("entropy_collapse", "diversity")
     additive = True
     alpha: float = parameter(

@@ -24,8 +24,6 @@ from objectives.zoo import register
 class Agpo(GroupNorm):
     """GRPO's advantage, but 1 for groups that are right as a whole, -1 for those that are wrong."""
 
-    name = "agpo"
-    paper = "arXiv:2503.15952"
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"reward", "group", "correct"})
     centred = False
@@ -64,11 +62,10 @@ Another AGPO (arXiv:2605.20722) adapts clip and temperature and is not this.
 class MeanNorm(Advantage):
     """Correctness minus the group's mean, over that mean."""
 
-    name = "mean_norm"
-    paper = "arXiv:2602.02710"
     failure_modes = ("hard_problems", "diversity")
     reads = frozenset({"correct", "group"})
     minimum_group = 2
+    printed = "A = (c - mean) / (mean + {eps:g}) over the group, c correctness"
     eps: float = parameter(1e-6, "[0, inf)", "added to the mean")
 
     def of(self, batch: TokenBatch) -> Tensor:
@@ -78,9 +75,6 @@ class MeanNorm(Advantage):
         index, groups = group_index(group)
         mean = group_mean(reward, index, groups)[index]
         return torch.where(mean > 0, group_centred(reward, index, groups) / (mean + self.eps), 0.0)
-
-    def formula(self) -> str:
-        return f"A = (c - mean) / (mean + {self.eps:g}) over the group, c correctness"
 
 
 recipe(
@@ -104,11 +98,10 @@ must not be negative here; so nothing that shapes rewards goes with it (soft_ove
 class PassAtK(Advantage):
     """Advantage of each response where k of them are right if one is."""
 
-    name = "pass_at_k"
-    paper = "arXiv:2508.10751"
     failure_modes = ("diversity", "hard_problems", "exploration")
     reads = frozenset({"correct", "group"})
     minimum_group = 2
+    printed = "A = mean over the group's sets of {k} of (pass@{k} - rho) / (sqrt(rho (1 - rho)) + 1e-6)"
     k: int = parameter(4, "[1, inf)", "responses that are rewarded together; the group's size if that is smaller")
 
     @property
@@ -130,9 +123,6 @@ class PassAtK(Advantage):
         deviation = math.sqrt(failure * (1 - failure)) + 1e-6
         with_wrong = math.comb(max(n - c - 1, 0), k - 1) / math.comb(n - 1, k - 1)
         return failure / deviation, (failure - with_wrong) / deviation if c < n else 0.0
-
-    def formula(self) -> str:
-        return f"A = mean over the group's sets of {self.k} of (pass@{self.k} - rho) / (sqrt(rho (1 - rho)) + 1e-6)"
 
 
 recipe(
@@ -159,8 +149,6 @@ of k or fewer has no advantage at all.
 class QuantileNorm(Advantage):
     """Reward minus a quantile of the group's, over the group's standard deviation (ddof 1)."""
 
-    name = "quantile_norm"
-    paper = "arXiv:2509.22611"
     failure_modes = ("entropy_collapse", "entropy_explosion")
     minimum_group = 2
     q: float = parameter(0.4, "(0, 1)", "which quantile of the group's rewards is the baseline")
@@ -209,21 +197,17 @@ Variant linear: interpolated, as the np.quantile in its README does; no code cou
 class SignedReward(Advantage):
     """One advantage for right answers, one for wrong ones, and no baseline."""
 
-    name = "signed_reward"
-    paper = "arXiv:2506.01347"
     centred = False
     failure_modes = ("diversity",)
     learns_from_equal_groups = True
     reads = frozenset({"correct"})
+    printed = "A = {right:g} where right, {wrong:g} where wrong"
     right: float = parameter(0.1, "[0, inf)", "advantage of right answers")
     wrong: float = parameter(-1.0, "(-inf, 0]", "advantage of wrong answers")
 
     def of(self, batch: TokenBatch) -> Tensor:
         values = torch.full_like(batch.require("correct", self.name), self.wrong)
         return values.masked_fill(batch.right(self.name), self.right)
-
-    def formula(self) -> str:
-        return f"A = {self.right:g} where right, {self.wrong:g} where wrong"
 
 
 recipe(
@@ -256,10 +240,9 @@ Deviations: right is what is correct in full, whatever the reward, so that nothi
 class ExtremePairs(Select):
     """Trains on the best and the worst responses of a group, in equal numbers."""
 
-    name = "extreme_pairs"
-    paper = "arXiv:2508.05612"
     failure_modes = ("mixed_difficulty",)
     reads = frozenset({"reward", "group", "random_key"})
+    printed = "only {share:g} of the pairs of best and worst R in the group, ties at random"
     share: float = parameter(0.5, "(0, 1]", "share of the pairs that is trained on, rounded down")
 
     @property
@@ -278,9 +261,6 @@ class ExtremePairs(Select):
             selected[ranked[:pairs]] = True
             selected[ranked[len(rows) - pairs :]] = True
         return selected
-
-    def formula(self) -> str:
-        return f"only {self.share:g} of the pairs of best and worst R in the group, ties at random"
 
 
 def _key_of_row(batch: TokenBatch) -> Tensor:

@@ -92,9 +92,8 @@ Variant authors (vendored verl): dual_clip(cap=10); token mean per micro-batch, 
 class CenterBatchStd(GroupCenter):
     """Reward minus the group's mean, over the standard deviation (ddof 1) of the batch's rewards."""
 
-    name = "center_batch_std"
-    paper = "arXiv:2508.08221"
     failure_modes = ("few_responses",)
+    printed = "A = (R - mean over the group) / (std over the batch + {eps:g})"
     eps: float = parameter(1e-4, "[0, inf)", "added to the standard deviation")
 
     def of(self, batch: TokenBatch) -> Tensor:
@@ -103,9 +102,6 @@ class CenterBatchStd(GroupCenter):
         there = group_is_there(batch.mask, index, groups).to(reward)
         variance = (there * centred(reward, there).square()).sum() / (there.sum() - 1).clamp(min=1)
         return above.where(above == 0, above / (variance.sqrt() + self.eps))
-
-    def formula(self) -> str:
-        return f"A = (R - mean over the group) / (std over the batch + {self.eps:g})"
 
 
 recipe(
@@ -127,8 +123,6 @@ not that of the centred rewards, which center_then_global_norm takes, and every 
 class DecoupledNorm(Advantage):
     """Each reward's z-score within the group, added up, over the deviation of the sums in the batch."""
 
-    name = "decoupled_norm"
-    paper = "arXiv:2601.05242"
     failure_modes = ("noisy_rewards",)
     minimum_group = 2
     reads = frozenset({"rewards", "group"})
@@ -188,9 +182,7 @@ Variant verl: eps = 1e-6; mean and deviation over the batch's tokens, 1e-8 added
 class SymmetricClip(Clip):
     """PPO's clipped surrogate, and the reverse cross-entropy of the tokens that it does not clip."""
 
-    name = "symmetric_clip"
     acts_on_policy = True
-    paper = "arXiv:2405.17618"
     failure_modes = ("noisy_rewards",)
     alpha: float = parameter(0.5, "[0, inf)", "weight of PPO's surrogate")
     beta: float = parameter(0.4, "[0, inf)", "weight of the reverse cross-entropy")
@@ -230,11 +222,10 @@ value loss and the likelihood of reference texts. Open: their advantage is GAE's
 class PositiveNLL(Penalty):
     """Negative log-likelihood of right answers."""
 
-    name = "positive_nll"
-    paper = "arXiv:2504.05118"
     failure_modes = ("hard_problems",)
     chooses = True
     reads = frozenset({"correct"})
+    printed = "- {mu:g} * mean of log p over the tokens of right answers"
     mu: float = parameter(0.1, "[0, inf)", "weight of the likelihood in the loss", idle=0)
 
     def coefficients(self, batch: TokenBatch, aggregate: Aggregate) -> Tensor:
@@ -243,9 +234,6 @@ class PositiveNLL(Penalty):
 
     def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
         return -self.mu * logp
-
-    def formula(self) -> str:
-        return f"- {self.mu:g} * mean of log p over the tokens of right answers"
 
 
 recipe(

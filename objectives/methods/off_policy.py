@@ -32,9 +32,7 @@ here; kl(beta=...) adds it. INTELLECT-3 (arXiv:2512.16144) takes one ratio, pi /
 class PrefixMinRatio(Ratio):
     """Importance ratio of each token times the smallest one before it in the response."""
 
-    name = "prefix_min_ratio"
     acts_on_policy = False
-    paper = "arXiv:2601.22718"
     failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     prefix: str = parameter(
@@ -78,10 +76,9 @@ see are not there.
 class Taper(Surrogate):
     """Policy gradient whose importance weight is clipped where A < 0, and left out where A > 0."""
 
-    name = "taper"
     acts_on_policy = False
-    paper = "arXiv:2503.14286"
     failure_modes = ("stale_rollouts",)
+    printed = "(1 where A > 0, sg[clip(r, {low:g}, {high:g})] where A < 0) A log p"
     low: float = parameter(0.0, "[0, inf)", "smallest weight where A < 0")
     high: float = parameter(1.0, "[0, inf)", "largest weight where A < 0")
 
@@ -93,9 +90,6 @@ class Taper(Surrogate):
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         weight = torch.where(advantage > 0, 1.0, ratio.detach().clamp(self.low, self.high))
         return -weight * advantage * (logp - logp.detach()).exp()
-
-    def formula(self) -> str:
-        return f"(1 where A > 0, sg[clip(r, {self.low:g}, {self.high:g})] where A < 0) A log p"
 
 
 recipe(
@@ -122,12 +116,11 @@ Lengths and products are of the policy's tokens.
 class SequenceDrift(Penalty):
     """Holds the log-prob of each whole response near that of the policy of the rollouts."""
 
-    name = "sequence_drift"
     acts_on_policy = False
-    paper = "arXiv:2501.12599"
     failure_modes = ("many_epochs", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
     purpose = Drift.purpose
+    printed = "+ {tau:g} * log p/p_old sg[sum over the response of log pi(y) / pi_old(y)]"
     tau: float = parameter(0.1, "[0, inf)", "weight of the squared log-ratio, half of which is in the loss", idle=0)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
@@ -135,9 +128,6 @@ class SequenceDrift(Penalty):
         change = (logp - anchor) * rows.mask
         total = change.detach().sum(1, keepdim=True)
         return self.tau * total * (change - change.detach() / 2)
-
-    def formula(self) -> str:
-        return f"+ {self.tau:g} * log p/p_old sg[sum over the response of log pi(y) / pi_old(y)]"
 
 
 recipe(
@@ -184,8 +174,6 @@ class SecondMomentClip(Modifier):
     M2PO's clip as the authors' code has it (arXiv:2510.01161, Infini-AI-Lab/M2PO).
     """
 
-    name = "second_moment_clip"
-    paper = "arXiv:2510.01161"
     failure_modes = ("stale_rollouts",)
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp", "logp_old"})
@@ -238,12 +226,12 @@ def harmful_squares(batch: Prepared, reader: str) -> Tensor:
 class SecondMomentMask(Mask):
     """Masks the tokens that have moved furthest with their advantage, until the rest is within a budget."""
 
-    name = "second_moment_mask"
     acts_on_policy = False
-    paper = "arXiv:2510.01161"
     failure_modes = ("stale_rollouts",)
     reads_once_moved = frozenset({"logp", "logp_old"})
     shrinks_denominator = False
+    printed = "A z <= 0 or z^2 < v"
+    explained = "z = log r; v = the least z^2 with mean of z^2 up to it > {budget:g} where A z > 0"
     budget: float = parameter(0.04, "(0, inf)", "largest mean of the squared log-ratios of harmful tokens")
 
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
@@ -260,12 +248,6 @@ class SecondMomentMask(Mask):
         count = torch.arange(1, len(ordered) + 1, device=ordered.device)
         beyond = (running_sum(ordered, 0) > self.budget * count * (1 + 1e-6)).nonzero()
         return batch.mask if len(beyond) == 0 else batch.mask & (squares < ordered[beyond[0, 0]])
-
-    def formula(self) -> str:
-        return "A z <= 0 or z^2 < v"
-
-    def where(self) -> str:
-        return f"z = log r; v = the least z^2 with mean of z^2 up to it > {self.budget:g} where A z > 0"
 
 
 recipe(

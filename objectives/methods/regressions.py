@@ -12,10 +12,10 @@ from objectives.zoo import register
 class ImplicitNegative(Surrogate):
     """Likelihood of right answers, and of wrong ones under the policy that is implied for them."""
 
-    name = "implicit_negative"
-    paper = "arXiv:2505.18116"
     follows_advantage = False
     reads = frozenset({"correct", "group"})
+    printed = "(1 - rho) (c log r + (1 - c) log(max_v((1 - rho r)/(1 - rho), {eps:g})))"
+    explained = "rho = mean of c over the group; max_v clips the value and keeps the gradient"
     eps: float = parameter(1.0, "(0, inf)", "smallest ratio of the implied policy that counts")
 
     def extra(self, batch: TokenBatch) -> Extra:
@@ -30,12 +30,6 @@ class ImplicitNegative(Surrogate):
         value = implied.detach().clamp(min=self.eps)
         negative = value.log() + (implied - implied.detach()) / value
         return -(1 - success) * (correct * ratio.log() + (1 - correct) * negative)
-
-    def formula(self) -> str:
-        return f"(1 - rho) (c log r + (1 - c) log(max_v((1 - rho r)/(1 - rho), {self.eps:g})))"
-
-    def where(self) -> str:
-        return "rho = mean of c over the group; max_v clips the value and keeps the gradient"
 
 
 recipe(
@@ -61,12 +55,11 @@ the mean over all tokens; their code keeps p within [0.02, 0.98] and log r below
 class GroupContrast(Surrogate):
     """Tells the good responses of a group from the others by how far the policy has moved towards each."""
 
-    name = "group_contrast"
-    paper = "arXiv:2602.05630"
     follows_advantage = False
     reads_ratio = False
     reads = frozenset({"group"})
     reads_once_moved = frozenset({"logp", "logp_old"})
+    explained = "s = mean over a response of log p/p_old, and groups of one kind are left out"
     tau: float = parameter(0.5, "(0, inf)", "temperature of the classification")
 
     def extra(self, batch: TokenBatch) -> Extra:
@@ -92,9 +85,6 @@ class GroupContrast(Surrogate):
     def formula(self) -> str:
         sums = "(1 + sum of exp({}s/{:g}) over those with A {} 0)".format
         return f"(-log{sums('-', self.tau, '>')} - log{sums('', self.tau, '<=')})"
-
-    def where(self) -> str:
-        return "s = mean over a response of log p/p_old, and groups of one kind are left out"
 
 
 recipe(
@@ -123,14 +113,14 @@ Means are over the policy's tokens.
 class GroupVariance(Surrogate):
     """Fits each response's change of log-prob, less its group's mean, to its advantage."""
 
-    name = "group_variance"
-    paper = "arXiv:2504.19599"
     failure_modes = ("stale_rollouts", "many_epochs")
     follows_advantage = False
     reads_ratio = False
     minimum_group = 2
     reads = frozenset({"group"})
     reads_once_moved = frozenset({"logp", "logp_old"})
+    printed = "(-k / (2 (k - 1) n) (A - {beta:g} (s - sg[s_mean]))^2)"
+    explained = "s = sum over a response of log p/p_old, s_mean its mean over the group of k, n tokens of the response"
     beta: float = parameter(0.1, "(0, inf)", "advantage that one nat of log-prob is worth")
 
     def extra(self, batch: Prepared) -> Extra:
@@ -149,12 +139,6 @@ class GroupVariance(Surrogate):
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return pushed(extra, logp)
-
-    def formula(self) -> str:
-        return f"(-k / (2 (k - 1) n) (A - {self.beta:g} (s - sg[s_mean]))^2)"
-
-    def where(self) -> str:
-        return "s = sum over a response of log p/p_old, s_mean its mean over the group of k, n tokens of the response"
 
 
 recipe(
@@ -192,17 +176,14 @@ class PopulationNorm(Advantage):
     equal to its group's mean up to rounding has an advantage of exactly zero.
     """
 
-    name = "population_norm"
     paper = "arXiv:2604.06159"
     minimum_group = 2
+    printed = "A = (R - mean) / std over the group, ddof 0"
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         index, groups = group_index(group)
         centred = group_centred(reward, index, groups)
         return torch.where(centred == 0, 0.0, centred / group_mean(centred.square(), index, groups).sqrt()[index])
-
-    def formula(self) -> str:
-        return "A = (R - mean) / std over the group, ddof 0"
 
 
 @register
@@ -216,13 +197,16 @@ class TargetMatch(Surrogate):
     A response is pushed by q_i - P_i. Where the two are close, q - P comes from their logarithms.
     """
 
-    name = "target_match"
-    paper = "arXiv:2604.06159"
     failure_modes = ("hard_problems", "many_epochs")
     follows_advantage = False
     reads_ratio = False
     reads = frozenset({"group", "logp_old"})
     reads_once_moved = frozenset({"logp"})
+    printed = "k (q - sg[P]) log p"
+    explained = (
+        "P = softmax over the group of the sum over a response of log p, q that of log p_old and A / {eta:g}, k "
+        "responses"
+    )
     eta: float = parameter(1.0, "(0, inf)", "temperature of the advantage in the target")
 
     def extra(self, batch: Prepared) -> Extra:
@@ -240,15 +224,6 @@ class TargetMatch(Surrogate):
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return pushed(extra, logp)
-
-    def formula(self) -> str:
-        return "k (q - sg[P]) log p"
-
-    def where(self) -> str:
-        return (
-            "P = softmax over the group of the sum over a response of log p, "
-            f"q that of log p_old and A / {self.eta:g}, k responses"
-        )
 
 
 def _difference(log_q: Tensor, log_p: Tensor, change: Tensor, index: Tensor, groups: int) -> Tensor:

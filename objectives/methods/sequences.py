@@ -48,11 +48,10 @@ Lengths are those of the policy's tokens.
 class GeometricRatio(Ratio):
     """Geometric mean of a response's ratios, each of which is clipped first, pessimistically."""
 
-    name = "geometric_ratio"
     acts_on_policy = False
-    paper = "arXiv:2507.20673"
     failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
+    printed = "r = sg[exp(mean over the response of z)] exp(z) / sg[exp(z)]"
     low: float = parameter(0.4, "[0, inf)", "log-ratios are clipped to -low below where A < 0")
     high: float = parameter(0.4, "[0, inf)", "log-ratios are clipped to high above where A >= 0")
 
@@ -62,9 +61,6 @@ class GeometricRatio(Ratio):
         clipped = torch.where(falling, change.clamp(min=-self.low), change.clamp(max=self.high))
         mean = (clipped * rows.mask).sum(1, keepdim=True) / rows.mask.sum(1, keepdim=True).clamp(min=1)
         return mean.exp() * torch.where(clipped == change, logp - logp.detach(), 0.0).exp()
-
-    def formula(self) -> str:
-        return "r = sg[exp(mean over the response of z)] exp(z) / sg[exp(z)]"
 
     def where(self) -> str:
         change = "log pi(y) / pi_old(y)"
@@ -95,11 +91,10 @@ that neither masks nor passes can leak through. verl's example adds kl(beta=0.00
 class KalmanRatio(Ratio):
     """Importance ratio whose logarithm is filtered along the response."""
 
-    name = "kalman_ratio"
     acts_on_policy = False
-    paper = "arXiv:2602.10609"
     failure_modes = ("mixture_of_experts", "stale_rollouts")
     reads_once_moved = frozenset({"logp_old"})
+    printed = "r = sg[exp(Kalman filter of log pi(y) / pi_old(y) with noise {q:g})] pi(y) / sg[pi(y)]"
     q: float = parameter(1e-6, "(0, inf)", "noise of the process over that of the observation")
 
     def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
@@ -112,9 +107,6 @@ class KalmanRatio(Ratio):
         largest = 1 + self.q / 2 + math.sqrt(self.q + self.q * self.q / 4)
         here, before = (-torch.expm1(-2 * math.log(largest) * n) for n in (count.double(), count.double() - 1))
         return self.q * here / ((1 + self.q) * here - before / largest)
-
-    def formula(self) -> str:
-        return f"r = sg[exp(Kalman filter of log pi(y) / pi_old(y) with noise {self.q:g})] pi(y) / sg[pi(y)]"
 
 
 recipe(
@@ -142,9 +134,7 @@ An upper bound that it is added to gives way to its own.
 class GammaGate(Surrogate):
     """Policy gradient whose weight is 1 at a ratio of 1 and falls smoothly on both sides."""
 
-    name = "gamma_gate"
     acts_on_policy = False
-    paper = "arXiv:2602.10693"
     failure_modes = ("stale_rollouts", "mixture_of_experts")
     k_good: float = parameter(2.0, "[0, inf)", "power of the ratio where A >= 0")
     l_good: float = parameter(3.0, "[0, inf)", "rate at which a larger ratio counts less where A >= 0")

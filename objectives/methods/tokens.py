@@ -22,7 +22,6 @@ class S2T(Mask):
     """
 
     name = "s2t"
-    paper = "arXiv:2602.15620"
     failure_modes = ("spurious_tokens",)
     reads = frozenset({"logp:source", "entropy:source"})
     tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare", idle=0)
@@ -86,8 +85,6 @@ class TopEntropy(Mask):
     Equal prefixes have equal entropies, and ties at tau are all kept, so that small batches keep more than the share.
     """
 
-    name = "top_entropy"
-    paper = "arXiv:2506.01939"
     failure_modes = ("credit",)
     reads = frozenset({"entropy:source"})
     fraction: float = parameter(0.2, "(0, 1]", "share of the response tokens that is kept", idle=1)
@@ -140,8 +137,6 @@ trained plain DAPO (fixed by 137d8d1 of Shenzhi-Wang/Beyond-the-80-20-Rule-RLVR)
 class RandomTokens(Mask):
     """Keeps the first tokens of a response and a random share of the others."""
 
-    name = "random_tokens"
-    paper = "arXiv:2504.20834"
     share: float = parameter(REQUIRED, "(0, 1]", "P, probability that a token is kept", example=0.4, idle=1)
     first: int = parameter(0, "[0, inf)", "alpha, tokens at a response's start that are always kept")
     limit: int | None = parameter(None, "[1, inf)", "k, tokens of a response after which none is drawn; none: no limit")
@@ -195,8 +190,6 @@ in |G|, where the equation divides by zero.
 class AdvantageReweighting(Weight):
     """Weighs each token by its old probability: alpha p + 1 - alpha."""
 
-    name = "advantage_reweighting"
-    paper = "arXiv:2505.12929"
     failure_modes = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
     alpha: float = parameter(0.3, "[0, 1]", "share of the weight that follows the probability", idle=0)
@@ -234,8 +227,6 @@ a third of the largest gradient away where they are not (median of 23 random bat
 class Lopti(Schedule):
     """Updates the improbable tokens first, then the probable ones, each in a pass of its own."""
 
-    name = "lopti"
-    paper = "arXiv:2505.12929"
     failure_modes = ("spurious_tokens",)
     reads = frozenset({"logp_old"})
     eta: float = parameter(0.5, "(0, 1]", "old probability below which a token belongs to the low group")
@@ -294,9 +285,7 @@ a third of the largest gradient away where they are not (median of 23 random bat
 class FutureKL(Weight):
     """Weighs each token by how much the policy has moved towards what follows it."""
 
-    name = "future_kl"
     acts_on_policy = False
-    paper = "arXiv:2603.19835"
     failure_modes = ("credit",)
     reads = frozenset({"logp", "logp_old"})
     planned = True
@@ -346,10 +335,10 @@ with tools' tokens differ, by 0.04 % of the largest gradient (median; 0.2 % at m
 class PositionBonus(Weight):
     """Adds to the size of the advantage towards the end of a response."""
 
-    name = "position_bonus"
-    paper = "arXiv:2508.02260"
     failure_modes = ("credit",)
     additive = True
+    printed = "A += sign(A) min({gamma:g} sigmoid({slope:g} (place - 0.5)), |A| / 2)"
+    explained = "place = tokens of the response before it, over all of them"
     gamma: float = parameter(0.1, "[0, inf)", "what is added at the very end, nearly", idle=0)
     slope: float = parameter(15.0, "[0, inf)", "how sharply it rises in the middle")
 
@@ -359,12 +348,6 @@ class PositionBonus(Weight):
         place = before / batch.mask.sum(1, keepdim=True).clamp(min=1).to(advantage)
         bonus = self.gamma * torch.sigmoid(self.slope * (place - 0.5))
         return torch.where(batch.mask, advantage.sign() * torch.minimum(bonus, advantage.abs() / 2), 0.0)
-
-    def formula(self) -> str:
-        return f"A += sign(A) min({self.gamma:g} sigmoid({self.slope:g} (place - 0.5)), |A| / 2)"
-
-    def where(self) -> str:
-        return "place = tokens of the response before it, over all of them"
 
 
 recipe(
@@ -388,10 +371,9 @@ Variant authors: token mean per micro-batch, weighted by its responses.
 class PerplexityWeight(Weight):
     """Weighs a response by how likely it was among its group: less where it surprised."""
 
-    name = "perplexity_weight"
-    paper = "arXiv:2508.02260"
     failure_modes = ("credit",)
     reads = frozenset({"logp_old", "group"})
+    explained = "surprise = z-score of log PPL_old in the group, by those within Tukey's fences"
     alpha: float = parameter(0.01, "(-inf, inf)", "what a standard deviation of log-perplexity takes off", idle=0)
     width: float = parameter(0.2, "[0, 1]", "how far from 1 the weight goes")
 
@@ -408,9 +390,6 @@ class PerplexityWeight(Weight):
 
     def formula(self) -> str:
         return f"A *= clip(1 - {self.alpha:g} surprise, {1 - self.width:g}, {1 + self.width:g})"
-
-    def where(self) -> str:
-        return "surprise = z-score of log PPL_old in the group, by those within Tukey's fences"
 
 
 def _scores(values: Tensor) -> Tensor:

@@ -24,8 +24,6 @@ class BalancedClip(Modifier):
     BAPO's search for clip bounds (Xi et al., arXiv:2510.18927, eq. 8, Algorithm 1).
     """
 
-    name = "balanced_clip"
-    paper = "arXiv:2510.18927"
     failure_modes = ("stale_rollouts", "entropy_collapse")
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp", "logp_old"})
@@ -121,11 +119,10 @@ script passes twice over the rollouts, which `+epochs` adds.
 class DynamicClip(Modifier):
     """Clips the ratio of a rare token later than that of a probable one."""
 
-    name = "dynamic_clip"
-    paper = "arXiv:2509.02333"
     failure_modes = ("exploration",)
     sets = frozenset({"low", "high"})
     reads_once_moved = frozenset({"logp_old"})
+    explained = "q = p_old"
     low: float = parameter(0.16, "[0, inf)", "width below")
     high: float = parameter(0.2, "[0, inf)", "width above")
     most: float = parameter(10.0, "[1, inf)", "largest upper bound of the ratio")
@@ -141,9 +138,6 @@ class DynamicClip(Modifier):
     def numbers(self) -> Mapping[str, str]:
         lower = f"(1 + sqrt(max(1 - {4 * self.low:g}/q, 0)))/2"
         return {"low": lower, "high": f"min((1 + sqrt(1 + {4 * self.high:g}/q))/2, {self.most:g})"}
-
-    def where(self) -> str:
-        return "q = p_old"
 
 
 def _bound(change: Tensor) -> Tensor:
@@ -177,9 +171,8 @@ class DivergenceClip(Surrogate):
     DPPO's trust region of divergence (Qi et al., arXiv:2602.04879).
     """
 
-    name = "divergence_clip"
-    paper = "arXiv:2602.04879"
     failure_modes = ("stale_rollouts", "engine_mismatch")
+    explained = "D = {kind} of p / r and p"
     kind: str = parameter("tv", ("tv", "kl"), "the divergence: total variation or KL, of token against all others")
     delta: float = parameter(0.15, "[0, inf)", "divergence above which a token is dropped")
     cap: float | None = parameter(None, "(0, inf)", "largest ratio that counts; none: no bound")
@@ -206,9 +199,6 @@ class DivergenceClip(Surrogate):
         where = "D > {:g} and r is on the side of A" if self.side == "harmful" else "D > {:g}"
         weight = "r" if self.cap is None else f"min(r, {self.cap:g})"
         return f"(sg[{weight}], 0 where {where.format(self.delta)}) A log p"
-
-    def where(self) -> str:
-        return f"D = {self.kind} of p / r and p"
 
 
 recipe(
@@ -319,8 +309,6 @@ class TokenGroupNorm(GroupNorm):
     zero.
     """
 
-    name = "token_group_norm"
-    paper = "arXiv:2509.16591"
     guard: float = parameter(5.0, "(0, inf)", "largest advantage; groups with a larger one have the z-score of rewards")
 
     def of(self, batch: TokenBatch) -> Tensor:
@@ -356,7 +344,6 @@ class ZoneReweighting(ByEntropy, Weight):
     own; beside each other the two must have the same. Deviation: log-ratios are clamped to [-20, 20].
     """
 
-    name = "zone_reweighting"
     failure_modes = ("credit",)
     reads = frozenset({"logp", "logp_old", "entropy"})
     planned = True
@@ -393,7 +380,6 @@ class HeterogeneousClip(ByEntropy, Modifier):
     h in [-1, 1] says how unsure a token is (`ByEntropy`).
     """
 
-    name = "heterogeneous_clip"
     failure_modes = ("exploration",)
     reads = frozenset({"entropy"})
     sets = frozenset({"low", "high"})

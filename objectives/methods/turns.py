@@ -25,11 +25,10 @@ class TurnAdvantage(Weight):
     Deviation: turns of responses that are not trained on are no part of mean and std.
     """
 
-    name = "turn_advantage"
-    paper = "arXiv:2505.10978"
     failure_modes = ("credit",)
     additive = True
     reads = frozenset({"group", "turn", "turn_reward", "turn_state"})
+    explained = "G = sum over the turns from the token's on of their reward, discounted by {gamma:g}"
     omega: float = parameter(1.0, "[0, inf)", "weight of a turn's advantage beside the response's", idle=0)
     gamma: float = parameter(0.95, "[0, 1]", "discount of the rewards of later turns")
     scaled: bool = parameter(True, None, "whether a turn's advantage is divided by its state's standard deviation")
@@ -74,9 +73,6 @@ class TurnAdvantage(Weight):
     def formula(self) -> str:
         scale = f" / (std + {self.eps:g})" if self.scaled else ""
         return f"A += {self.omega:g} * (G - mean){scale} over the turns of the group from the same state"
-
-    def where(self) -> str:
-        return f"G = sum over the turns from the token's on of their reward, discounted by {self.gamma:g}"
 
 
 def _of_turns(values: Tensor, turn: Tensor, mask: Tensor, count: int) -> Tensor:
@@ -123,10 +119,10 @@ class ObservationNLL(Penalty):
     here does. It is the one part whose gradient is on tokens that the policy did not choose.
     """
 
-    name = "observation_nll"
-    paper = "arXiv:2605.24517"
     failure_modes = ("hard_problems", "dead_groups")
     reads = frozenset({"writer"})
+    printed = "- {alpha:g} * mean over observed tokens of log p"
+    explained = "observed = written by the environment behind the policy's first token"
     learns_observations: ClassVar[bool] = True
     alpha: float = parameter(0.05, "[0, inf)", "weight of the observations' cross entropy in the loss", idle=0)
 
@@ -136,12 +132,6 @@ class ObservationNLL(Penalty):
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         return -logp
-
-    def formula(self) -> str:
-        return f"- {self.alpha:g} * mean over observed tokens of log p"
-
-    def where(self) -> str:
-        return "observed = written by the environment behind the policy's first token"
 
 
 recipe(

@@ -33,7 +33,6 @@ class SoftOverlong(Reward):
     |y_i| counts what the policy wrote, and nothing that an environment did.
     """
 
-    name = "soft_overlong"
     paper = "arXiv:2503.14476"
     failure_modes = ("truncation", "length_growth")
     max_length: int | None = parameter(None, "[1, inf)", "limit in tokens; none: the run's response limit")
@@ -107,18 +106,15 @@ class DynamicSampling(Select):
     Dynamic sampling of DAPO (Yu et al., arXiv:2503.14476, eq. 11): 0 < #correct < G.
     """
 
-    name = "dynamic_sampling"
     paper = "arXiv:2503.14476"
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"correct", "group"})
     refills = True
+    printed = "only groups with 0 < #correct < G, refilled"
 
     def selects(self, batch: TokenBatch) -> Tensor:
         index, groups = group_index(batch.require("group", self.name))
         return ~group_is_constant(batch.require("correct", self.name), index, groups)
-
-    def formula(self) -> str:
-        return "only groups with 0 < #correct < G, refilled"
 
 
 @register
@@ -130,19 +126,16 @@ class DynamicSamplingByReward(Select):
     An objective that reads rewards one by one, as gdpo does, learns from such a group though all its answers are right.
     """
 
-    name = "dynamic_sampling_by_reward"
     paper = "arXiv:2503.14476"
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"rewards", "group"})
     refills = True
+    printed = "only groups in which some R_k differs, refilled"
 
     def selects(self, batch: TokenBatch) -> Tensor:
         index, groups = group_index(batch.require("group", self.name))
         columns = batch.require("rewards", self.name).unbind(1)
         return ~torch.stack([group_is_constant(column, index, groups) for column in columns]).all(0)
-
-    def formula(self) -> str:
-        return "only groups in which some R_k differs, refilled"
 
 
 @register
@@ -155,16 +148,13 @@ class OverlongFilter(Select):
     but only the tokens that are left).
     """
 
-    name = "overlong_filter"
     paper = "arXiv:2503.14476"
     failure_modes = ("truncation",)
     reads = frozenset({"truncated"})
+    printed = "without truncated responses"
 
     def selects(self, batch: TokenBatch) -> Tensor:
         return ~batch.require("truncated", self.name)
-
-    def formula(self) -> str:
-        return "without truncated responses"
 
 
 @register
@@ -177,7 +167,6 @@ class AnswerFilter(Select):
     group.
     """
 
-    name = "answer_filter"
     paper = "arXiv:2506.01347"
     reads = frozenset({"correct"})
     keep: str = parameter("right", ("right", "wrong", "all"), "which answers are trained on")
@@ -202,16 +191,13 @@ class LiveOnly(Select):
     weights.
     """
 
-    name = "live_only"
     paper = "prime-rl 2026"
     failure_modes = ("dead_groups",)
     late = True
+    printed = "only tokens with A != 0"
 
     def selects(self, batch: TokenBatch) -> Tensor:
         return batch.require("advantage", self.name) != 0
-
-    def formula(self) -> str:
-        return "only tokens with A != 0"
 
 
 # ---- 3: advantages ---------------------------------------------------------------------------------------------------
@@ -230,9 +216,9 @@ class GroupNorm(Advantage):
     equal-reward group, has an advantage of exactly zero.
     """
 
-    name = "group_norm"
     paper = "arXiv:2402.03300"
     minimum_group = 2
+    printed = "A = (R - mean) / (std + {eps:g}) over the group"
     eps: float = parameter(1e-6, "[0, inf)", "added to the standard deviation")
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
@@ -240,9 +226,6 @@ class GroupNorm(Advantage):
         centred = group_centred(reward, index, groups)
         deviation = group_deviation(centred, index, groups)
         return torch.where(centred == 0, 0.0, centred / (deviation + self.eps)[index])
-
-    def formula(self) -> str:
-        return f"A = (R - mean) / (std + {self.eps:g}) over the group"
 
 
 @register
@@ -256,16 +239,13 @@ class GroupCenter(Advantage):
     The standard deviation is left out, because it weighs easy and hard prompts more than the others.
     """
 
-    name = "group_center"
     paper = "arXiv:2503.20783"
     failure_modes: ClassVar[tuple[str, ...]] = ("mixed_difficulty",)
     minimum_group = 2
+    printed = "A = R - mean over the group"
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         return group_centred(reward, *group_index(group))
-
-    def formula(self) -> str:
-        return "A = R - mean over the group"
 
 
 @register
@@ -277,18 +257,15 @@ class LeaveOneOut(Advantage):
     A_i = R_i - mean_{j != i} R_j = G / (G - 1) (R_i - mean_group)
     """
 
-    name = "leave_one_out"
     paper = "arXiv:2402.14740"
     failure_modes = ("few_responses", "mixed_difficulty")
     minimum_group = 2
+    printed = "A = R - mean over the group's others"
 
     def advantage(self, reward: Tensor, group: Tensor) -> Tensor:
         index, groups = group_index(group)
         size = group_sum(torch.ones_like(reward), index, groups)
         return group_centred(reward, index, groups) * (size / (size - 1))[index]
-
-    def formula(self) -> str:
-        return "A = R - mean over the group's others"
 
 
 @register
@@ -306,28 +283,25 @@ class GlobalNorm(Advantage):
     does.
     """
 
-    name = "global_norm"
     paper = "arXiv:2501.03262"
     centred = False
     failure_modes = ("few_responses",)
     takes_token_rewards = True
     reads = frozenset({"reward"})
+    printed = "A = (R - mean) / std over the batch's {over}"
     over: str = parameter("tokens", ("tokens", "rows"), "what counts the same in mean and deviation")
 
     def of(self, batch: TokenBatch) -> Tensor:
         return _whitened(batch, batch.require("reward", self.name), self.over, shift=True)
-
-    def formula(self) -> str:
-        return f"A = (R - mean) / std over the batch's {self.over}"
 
 
 @register
 class CenterThenGlobalNorm(GroupCenter):
     """Reward minus the group's mean, over the standard deviation of the whole batch."""
 
-    name = "center_then_global_norm"
     paper = "arXiv:2501.03262"
     failure_modes = ("few_responses",)
+    printed = "A = (R - mean over the group) / std over the batch's {over}"
     over: str = parameter("rows", ("rows", "tokens"), "what counts the same in the deviation")
 
     @property
@@ -336,9 +310,6 @@ class CenterThenGlobalNorm(GroupCenter):
 
     def of(self, batch: TokenBatch) -> Tensor:
         return _whitened(batch, super().of(batch), self.over, shift=not self.centred)
-
-    def formula(self) -> str:
-        return f"A = (R - mean over the group) / std over the batch's {self.over}"
 
 
 def _whitened(batch: TokenBatch, values: Tensor, over: str, shift: bool) -> Tensor:
@@ -361,16 +332,13 @@ class NoReward(Advantage):
     A_i = 0
     """
 
-    name = "no_reward"
     paper = "doi:10.64434/tml.20251026"
     reads = frozenset[str]()
+    printed = "A = 0"
 
     def of(self, batch: TokenBatch) -> Tensor:
         kind = batch.mask.dtype if batch.reward is None else batch.reward.dtype
         return torch.zeros(len(batch.mask), dtype=torch.promote_types(kind, torch.float32), device=batch.mask.device)
-
-    def formula(self) -> str:
-        return "A = 0"
 
 
 # ---- 4: weights ------------------------------------------------------------------------------------------------------
@@ -398,7 +366,6 @@ class SamplerCorrection(Weight):
     the advantage, which is the same as a factor on the clipped objective, for it is never negative.
     """
 
-    name = "sampler_correction"
     paper = "Yao et al. 2025"
     failure_modes = ("engine_mismatch", "precision")
     reads = frozenset({"logp_old", "logp_sampler"})

@@ -39,16 +39,13 @@ class TokenRatio(Ratio):
     Deviations: log pi - log pi_old is clamped to [-20, 20] before the exponential, so that no ratio overflows.
     """
 
-    name = "token_ratio"
     acts_on_policy = False
     paper = "arXiv:1707.06347"
     reads_once_moved = frozenset({"logp_old"})
+    printed = "r = pi(y) / pi_old(y)"
 
     def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
         return log_ratio(rows, logp, self.name).exp()
-
-    def formula(self) -> str:
-        return "r = pi(y) / pi_old(y)"
 
 
 def log_ratio(rows: TokenBatch, logp: Tensor, reader: str) -> Tensor:
@@ -71,11 +68,11 @@ class SequenceRatio(Ratio):
     20], and so is the product's.
     """
 
-    name = "sequence_ratio"
     acts_on_policy = False
     paper = "arXiv:2507.18071"
     failure_modes = ("mixture_of_experts", "many_epochs")
     reads_once_moved = frozenset({"logp_old"})
+    printed = "r = sg[exp({norm} over the response of log pi(y) / pi_old(y))] pi(y) / sg[pi(y)]"
     norm: str = parameter("mean", ("mean", "sum"), "how the log-ratios of a response's tokens are put together")
 
     def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
@@ -83,9 +80,6 @@ class SequenceRatio(Ratio):
         if self.norm == "mean":
             total = total / rows.mask.sum(1, keepdim=True).clamp(min=1)
         return total.clamp(-20.0, 20.0).exp() * (logp - logp.detach()).exp()
-
-    def formula(self) -> str:
-        return f"r = sg[exp({self.norm} over the response of log pi(y) / pi_old(y))] pi(y) / sg[pi(y)]"
 
 
 @register
@@ -100,17 +94,14 @@ class SamplerRatio(Ratio):
     the mismatch twice, is refused beside it. Deviations: the log-ratio is clamped to [-20, 20].
     """
 
-    name = "sampler_ratio"
     paper = "arXiv:2602.04879"
     failure_modes = ("engine_mismatch",)
     reads = frozenset({"logp_sampler"})
     excludes = frozenset({"sampler_correction"})
+    printed = "r = pi(y) / pi_sampler(y)"
 
     def ratio(self, rows: TokenBatch, logp: Tensor) -> Tensor:
         return (logp - rows.require("logp_sampler", self.name)).clamp(-20.0, 20.0).exp()
-
-    def formula(self) -> str:
-        return "r = pi(y) / pi_sampler(y)"
 
 
 # ---- 6: surrogates and their bounds ----------------------------------------------------------------------------------
@@ -131,7 +122,6 @@ class Clip(Surrogate):
     at all.
     """
 
-    name = "clip"
     acts_on_policy = False
     paper = "arXiv:1707.06347"
     failure_modes: ClassVar[tuple[str, ...]] = ("many_epochs",)
@@ -169,7 +159,6 @@ class ClipHigher(Modifier):
     Clip-higher of DAPO (Yu et al., arXiv:2503.14476, section 3.1): the upper bound is a number of its own.
     """
 
-    name = "clip_higher"
     paper = "arXiv:2503.14476"
     failure_modes = ("exploration", "entropy_collapse")
     sets = frozenset({"high"})
@@ -203,10 +192,10 @@ class DualClip(Modifier):
     l_it = -max( min( r A, clip(r) A ), cap A )   where A < 0
     """
 
-    name = "dual_clip"
     paper = "arXiv:1912.09729"
     failure_modes = ("many_epochs",)
     sets = frozenset({"cap"})
+    printed = "max(min(r A, clip(r) A), {cap:g} A) where A < 0"
     cap: float = parameter(3.0, "(1, inf)", "largest ratio that counts where the advantage is negative")
 
     def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
@@ -214,9 +203,6 @@ class DualClip(Modifier):
 
     def numbers(self) -> Mapping[str, str]:
         return {"cap": f"{self.cap:g}"}
-
-    def formula(self) -> str:
-        return f"max(min(r A, clip(r) A), {self.cap:g} A) where A < 0"
 
 
 @register
@@ -228,15 +214,12 @@ class Unclipped(Surrogate):
     l_it = -r_it A_it
     """
 
-    name = "unclipped"
     acts_on_policy = False
     paper = "arXiv:1707.06347"
+    printed = "r A"
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return -ratio * advantage
-
-    def formula(self) -> str:
-        return "r A"
 
 
 @register
@@ -251,16 +234,13 @@ class Reinforce(Surrogate):
     -A exp(log pi - sg[log pi]), of the same gradient and a value that can be compared.
     """
 
-    name = "reinforce"
     acts_on_policy = False
     paper = "doi:10.1007/BF00992696"
     reads_ratio = False
+    printed = "A log p"
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         return -advantage * (logp - logp.detach()).exp()
-
-    def formula(self) -> str:
-        return "A log p"
 
 
 # ---- 7: masks --------------------------------------------------------------------------------------------------------
@@ -279,7 +259,6 @@ class SamplerMask(Mask):
     inverse: its k1 is log(pi_sampler/pi_old), and "0.9_1.2" there is low=1/1.2, high=1/0.9 here.
     """
 
-    name = "sampler_mask"
     paper = "NeMo-RL 2026"
     failure_modes = ("engine_mismatch", "mixture_of_experts", "precision")
     reads = frozenset({"logp_old", "logp_sampler"})
@@ -320,7 +299,6 @@ class OffPolicyMask(Mask):
     Deviations: each difference is clamped to [-20, 20].
     """
 
-    name = "off_policy_mask"
     acts_on_policy = False
     paper = "arXiv:2512.02556"
     failure_modes = ("stale_rollouts",)
@@ -330,15 +308,13 @@ class OffPolicyMask(Mask):
     )
     anchor: str = parameter("old", ("old", "sampler"), "the fall since whom: the policy of the rollouts, or the engine")
     shrinks_denominator = False
+    printed = "not (A < 0 and mean of log p_{anchor} / p > {delta:g})"
 
     def keeps(self, batch: TokenBatch) -> Tensor:
         fall = batch.require(f"logp_{self.anchor}", self.name) - batch.require("logp", self.name)
         fall = (fall.clamp(-20.0, 20.0) * batch.mask).sum(1, keepdim=True)
         far = fall / batch.mask.sum(1, keepdim=True).clamp(min=1) > self.delta
         return batch.mask & ~torch.logical_and(far, batch.require("advantage", self.name) < 0)
-
-    def formula(self) -> str:
-        return f"not (A < 0 and mean of log p_{self.anchor} / p > {self.delta:g})"
 
 
 # ---- 8: denominators -------------------------------------------------------------------------------------------------
@@ -351,16 +327,13 @@ class SeqMean(Aggregate):
     GRPO's denominators (Shao et al., arXiv:2402.03300, eq. 3).
     """
 
-    name = "seq_mean"
     paper = "arXiv:2402.03300"
+    printed = "L = mean over responses of the mean over tokens"
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         responses = batch.mask.any(1).sum().clamp(min=1)
         tokens = counted.sum(1, keepdim=True).clamp(min=1).to(batch.require("advantage", self.name))
         return (1 / (responses * tokens)).expand(batch.mask.shape)
-
-    def formula(self) -> str:
-        return "L = mean over responses of the mean over tokens"
 
 
 @register
@@ -374,7 +347,6 @@ class TokenMean(Aggregate):
     in later frameworks.
     """
 
-    name = "token_mean"
     paper = "arXiv:2503.14476"
     failure_modes = ("length_growth",)
     scope: str = parameter("minibatch", ("minibatch", "prompt", "microbatch"), "what the mean runs over")
@@ -406,16 +378,13 @@ class SeqSum(Aggregate):
     L = (1/N) sum_i sum_t l_it
     """
 
-    name = "seq_sum"
     paper = "arXiv:2402.14740"
     failure_modes = ("length_growth",)
+    printed = "L = mean over responses of the sum over tokens"
 
     def coefficients(self, batch: TokenBatch, counted: Tensor) -> Tensor:
         responses = batch.mask.any(1).sum().clamp(min=1)
         return torch.ones_like(batch.require("advantage", self.name)) / responses
-
-    def formula(self) -> str:
-        return "L = mean over responses of the sum over tokens"
 
 
 @register
@@ -427,7 +396,6 @@ class ConstantLength(Aggregate):
     L = (1/N) sum_i (1/length) sum_t l_it
     """
 
-    name = "constant_length"
     paper = "arXiv:2503.20783"
     failure_modes = ("length_growth",)
     length: int | None = parameter(None, "[1, inf)", "the constant in tokens; none: the run's response limit")
@@ -460,7 +428,6 @@ class KL(Penalty):
     http://joschu.net/blog/kl-approx.html
     """
 
-    name = "kl"
     paper = "arXiv:2402.03300"
     failure_modes = ("noisy_rewards", "entropy_explosion")
     purpose: ClassVar[str] = "a divergence from the reference"
@@ -506,21 +473,18 @@ class UnbiasedKL(Penalty):
     TRL's example takes 0.001. Deviations: log-ratios are clamped to [-20, 20].
     """
 
-    name = "unbiased_kl"
     paper = "arXiv:2512.02556"
     failure_modes = ("noisy_rewards", "entropy_explosion")
     purpose = KL.purpose
     reads = frozenset({"logp_ref"})
     reads_once_moved = frozenset({"logp_old"})
+    printed = "+ {beta:g} * pi(y) / pi_old(y) (p_ref / p + log p/p_ref - 1)"
     beta: float = parameter(0.04, "[0, inf)", "weight of the divergence in the loss", idle=0)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         difference = logp - rows.require("logp_ref", self.name)
         estimate = torch.expm1(-difference) + difference
         return self.beta * log_ratio(rows, logp, self.name).exp() * estimate
-
-    def formula(self) -> str:
-        return f"+ {self.beta:g} * pi(y) / pi_old(y) (p_ref / p + log p/p_ref - 1)"
 
 
 @register
@@ -535,12 +499,12 @@ class Drift(Penalty):
     without ratio; prime-rl's loss takes 0.001 * square to the sampler.
     """
 
-    name = "drift"
     acts_on_policy = False
     paper = "prime-rl 2026"
     failure_modes = ("many_epochs", "stale_rollouts")
     purpose: ClassVar[str] = "a penalty on leaving the old policy"
     reads = frozenset({"logp:to"})
+    printed = "+ {beta:g} * {estimator}(log p/p_{to})"
     beta: float = parameter(REQUIRED, "[0, inf)", "weight of the penalty in the loss", example=0.1, idle=0)
     estimator: str = parameter("k2", ("square", "k2", "abs"), "of the difference of log-probs")
     to: str = parameter("old", ("old", "sampler"), "near whom: the policy of the rollouts, or the engine")
@@ -550,9 +514,6 @@ class Drift(Penalty):
         if self.estimator == "abs":
             return self.beta * difference.abs()
         return self.beta * difference.square() / (2 if self.estimator == "k2" else 1)
-
-    def formula(self) -> str:
-        return f"+ {self.beta:g} * {self.estimator}(log p/p_{self.to})"
 
 
 @register
@@ -564,7 +525,6 @@ class EntropyBonus(Penalty):
     L -= coefficient * mean of H_it, differentiated through the full-vocabulary entropy
     """
 
-    name = "entropy_bonus"
     paper = "arXiv:1602.01783"
     failure_modes = ("entropy_collapse", "diversity")
     purpose: ClassVar[str] = "an entropy bonus"
@@ -590,14 +550,11 @@ class SinglePass(Schedule):
     The schedule of nearly all methods.
     """
 
-    name = "single_pass"
     paper = "arXiv:1707.06347"
+    printed = "one pass over the mini-batches"
 
     def passes(self, batch: Prepared) -> tuple[Prepared, ...]:
         return (batch,)
-
-    def formula(self) -> str:
-        return "one pass over the mini-batches"
 
 
 @register
@@ -614,8 +571,8 @@ class Epochs(Schedule):
     has moved.
     """
 
-    name = "epochs"
     paper = "arXiv:1707.06347"
+    printed = "{count} passes over the mini-batches"
     count: int = parameter(2, "[1, 64]", "mu, how often the rollouts are passed over")
 
     @property
@@ -624,6 +581,3 @@ class Epochs(Schedule):
 
     def passes(self, batch: Prepared) -> tuple[Prepared, ...]:
         return (batch,) * self.count
-
-    def formula(self) -> str:
-        return f"{self.count} passes over the mini-batches"
