@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from objectives import parse
@@ -47,12 +48,13 @@ def map_objectives(objectives: Sequence[str] | str = (), progress: bool = True, 
     for expression in expressions:
         parse(expression)
 
-    from rlzoo.lab.map.view import MapView
+    from rlzoo.lab.map.view import show_map
     from rlzoo.lab.map.zoo_map import all_expressions, make_map
+    from rlzoo.report.table import plain_console
 
-    view = MapView(config, quiet=not progress)
-    zoo_map = make_map(expressions or all_expressions(), config, view.begin)
-    view.show(zoo_map)
+    console = plain_console(quiet=not progress)
+    zoo_map = make_map(expressions or all_expressions(), config, lambda regime: console.print(f"map         {regime}"))
+    show_map(zoo_map, Path(config.output), console)
     return zoo_map
 
 
@@ -68,7 +70,7 @@ def declare_suite(parser: ArgumentParser) -> None:
 
 
 def suite_command(arguments: Namespace) -> int:
-    """Trains what is not done, writes the tables and the page; 1 if a cell failed."""
+    """Trains what is not done, writes the tables and pictures; 1 if a cell failed."""
     return int(bool(run_suite(arguments.words).failures))
 
 

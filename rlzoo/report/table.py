@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import Any, TypeAlias
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -192,10 +192,10 @@ def _without_formula(text: str) -> str:
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
-def templates(*packages: str) -> Environment:
-    """The pages' templates, and those of further packages. Whatever they are given is text, and is seen."""
+def templates() -> Environment:
+    """The pages' templates. Whatever they are given is text, and is seen."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in ("rlzoo.report", *packages)]),
+        loader=PackageLoader("rlzoo.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

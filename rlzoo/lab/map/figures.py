@@ -1,28 +1,26 @@
-"""The pictures of the map: who is like whom, as a clustered matrix and as a plane, and who is biased where."""
+"""The pictures of the map: who is like whom, as a plane, and who is biased where."""
 
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from rlzoo.lab.map.estimates import links, plane
+from rlzoo.lab.map.estimates import plane
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
-from rlzoo.report.drawing import INK, SOFT, figure_as_svg, label_color_bar, page_style, svg
+from rlzoo.report.drawing import label_color_bar
 
-LIKE, UNLIKE = "#1f6fb4", "#c2482d"
+LIKE, UNLIKE, INK = "#1f6fb4", "#c2482d", "0.15"
 WHITE_FROM = 0.6
 """How dark a cell is that numbers are white on."""
 LONGEST, ROW = 34, 60
-"""Characters of a name in a matrix or a plane, and beside a row of biases."""
+"""Characters of a name in a plane, and beside a row of biases."""
 IN_WORDS = {"on_policy": "Fresh rollouts", "stale": "Rollouts of an older policy"}
 """What the picture of planes calls its regimes."""
 SMALLEST = 3
-"""Expressions that a matrix or a plane takes."""
+"""Directions that a plane takes."""
 
 
 def closeness(cosine: np.ndarray) -> np.ndarray:
@@ -31,66 +29,12 @@ def closeness(cosine: np.ndarray) -> np.ndarray:
 
 
 def colors() -> LinearSegmentedColormap:
-    """What is neither like nor unlike is transparent, so that it fits light pages and dark ones."""
+    """Blue for like, red for unlike; what is neither is transparent."""
     ends = [(*to_rgb(UNLIKE), 1.0), (*to_rgb(UNLIKE), 0.0), (*to_rgb(LIKE), 0.0), (*to_rgb(LIKE), 1.0)]
     return LinearSegmentedColormap.from_list("closeness", list(zip((0, 0.5, 0.5, 1), ends, strict=True)))
 
 
-def cluster_svg(regime_map: RegimeMap) -> str:
-    """The cosines of all pairs, alike ones beside each other; frames are groups that are the same."""
-    label = f"cosines of gradients, {regime_map.regime.name}"
-    with page_style(label):
-        figure = _clustered(regime_map, INK)
-        plt.close(figure)
-        return figure_as_svg(figure, label)
-
-
-def cluster_figure(regime_map: RegimeMap) -> Figure:
-    """The same, on white."""
-    figure = _clustered(regime_map, "0.2")
-    plt.close(figure)
-    return figure
-
-
-def _clustered(regime_map: RegimeMap, ink: str) -> Figure:
-    names = [shortened_name(expression) for expression in regime_map.expressions]
-    tree, size = links(regime_map.cosines), len(names)
-    with plt.ioff():
-        grid = sns.clustermap(
-            closeness(regime_map.cosines),
-            row_linkage=tree,
-            col_linkage=tree,
-            vmin=-1,
-            vmax=1,
-            cmap=colors(),
-            xticklabels=names,
-            yticklabels=names,
-            figsize=(3.5 + 0.16 * size, 3.5 + 0.16 * size),
-            dendrogram_ratio=0.08,
-            cbar_pos=None,
-            rasterized=True,
-            tree_kws={"colors": ink},
-        )
-    axis = grid.ax_heatmap
-    axis.tick_params(labelsize=7.5, length=0, pad=2)
-    axis.grid(visible=False)
-    order = [regime_map.expressions[place] for place in grid.dendrogram_row.reordered_ind]
-    for group in regime_map.groups:
-        start = min(order.index(name) for name in group)
-        if len(group) > 1:
-            frame = Rectangle((start, start), len(group), len(group), fill=False, edgecolor=ink, linewidth=1.1)
-            axis.add_patch(frame)
-    return grid.figure
-
-
-def plane_svg(regime_map: RegimeMap) -> str:
-    """A point for each group; near points are gradients that are alike."""
-    return svg(
-        lambda axis: draw_plane(axis, regime_map, INK, SOFT), f"plane of gradients, {regime_map.regime.name}", 8.4, 8.0
-    )
-
-
-def draw_plane(axis: Axes, regime_map: RegimeMap, ink: str, soft: str) -> None:
+def draw_plane(axis: Axes, regime_map: RegimeMap) -> None:
     """Points with numbers, whose names stand below each other at the right, the largest groups first."""
     groups = sorted(regime_map.groups, key=lambda group: -len(group))
     first = [regime_map.expressions.index(group[0]) for group in groups]
@@ -104,21 +48,21 @@ def draw_plane(axis: Axes, regime_map: RegimeMap, ink: str, soft: str) -> None:
         cmap=colors(),
         vmin=-1,
         vmax=1,
-        edgecolors=ink,
+        edgecolors=INK,
         linewidths=0.7,
         zorder=3,
     )
     rows = max(1, len(groups))
     for number, (group, place) in enumerate(zip(groups, places, strict=True), 1):
-        axis.annotate(str(number), place, (4, 4), textcoords="offset points", fontsize=7.5, color=ink, zorder=4)
+        axis.annotate(str(number), place, (4, 4), textcoords="offset points", fontsize=7.5, color=INK, zorder=4)
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         height = 1 - (number - 0.5) / rows
         text = f"{number}  {shortened_name(group[0])}{more}"
-        axis.text(1.03, height, text, transform=axis.transAxes, fontsize=7.5, color=ink, va="center")
+        axis.text(1.03, height, text, transform=axis.transAxes, fontsize=7.5, color=INK, va="center")
     axis.set_xlabel("direction of the gradient, first axis (multidimensional scaling)", fontsize=8)
     axis.set_ylabel("second axis", fontsize=8)
     axis.tick_params(labelsize=7)
-    axis.grid(color=soft, alpha=0.3)
+    axis.grid(color="0.6", alpha=0.3)
     axis.figure.colorbar(points, ax=axis, location="bottom", shrink=0.8, aspect=40, pad=0.02)
     label_color_bar(axis, "against the policy gradient  \u2190  right angle  \u2192  along it")
 
@@ -156,16 +100,11 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
     return figure
 
 
-def plane_figure(zoo_map: ZooMap, names: Sequence[str]) -> Figure:
-    """The planes of some regimes, on white."""
-    maps = [
-        regime_map
-        for regime_map in zoo_map.regimes
-        if regime_map.regime.name in names and len(regime_map.groups) >= SMALLEST
-    ]
+def plane_figure(maps: Sequence[RegimeMap]) -> Figure:
+    """The planes of regimes that are among `IN_WORDS`."""
     figure = Figure(figsize=(8, 7 * len(maps)), layout="constrained")
     for axis, regime_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
-        draw_plane(axis, regime_map, "0.15", "0.6")
+        draw_plane(axis, regime_map)
         count = f"{len(regime_map.expressions)} objectives, {len(regime_map.groups)} directions"
         axis.set_title(f"{IN_WORDS[regime_map.regime.name]}: {count}", loc="left", fontsize=11)
     figure.supxlabel(

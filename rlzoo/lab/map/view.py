@@ -1,24 +1,20 @@
-"""The map in words, tables and files, as a page and on the terminal."""
+"""The map in words, tables and files, and on the terminal."""
 
 from pathlib import Path
 
-import numpy as np
-from markupsafe import Markup
+from rich.console import Console
 
 from rlzoo.files import write_text
-from rlzoo.lab.keys import MapConfig
 from rlzoo.lab.map import figures
 from rlzoo.lab.map.behaviour import Behaviour, Change
 from rlzoo.lab.map.regimes import QUANTITIES
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
 from rlzoo.report.drawing import save_figure, themed
-from rlzoo.report.table import Cell, Column, Shown, Table, code, in_markdown, plain_console, templates
+from rlzoo.report.table import Cell, Column, Shown, Table, code, in_markdown
 from rlzoo.statistics.intervals import Estimate
 
 FEW = 6
 """Expressions whose changes are shown on the terminal."""
-PICTURED = ("on_policy", "stale")
-"""Regimes of the picture of planes, if they are there."""
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
@@ -74,48 +70,29 @@ def change(measured: Change) -> str:
 
 def changes_table(regime_map: RegimeMap) -> Table:
     """Bias, noise and what a step changes: a row for each objective, below one for the policy gradient."""
-    columns = [Column("objective", is_text=True), Column("cosine"), Column("with its target"), Column("length")]
-    columns += [Column("signal / noise"), *map(Column, SHORT.values()), Column("tokens moved by quarter (%)")]
-    columns += [Column("up (%)"), Column("entropy, formula / exact"), Column("does not act", is_text=True, kind="idle")]
-    truth = regime_map.policy_gradient
-    first: list[Shown] = ["policy gradient", *[Cell("1.00", value=1.0)] * 3, ""]
-    first += [*(Cell(f"{truth[name]:+.3f}", value=truth[name]) for name in QUANTITIES), *[""] * 4]
-    title = f"Changes, {regime_map.regime.name}"
-    return Table(columns, [first, *map(_changes_row, regime_map.behaviours)], title=title)
+    headings = ["cosine", "with its target", "length", "signal / noise", *SHORT.values()]
+    headings += ["tokens moved by quarter (%)", "up (%)", "entropy, formula / exact"]
+    columns = [Column("objective", is_text=True), *map(Column, headings), Column("does not act", is_text=True)]
+    truth = [f"{regime_map.policy_gradient[name]:+.3f}" for name in QUANTITIES]
+    first: list[Shown] = ["policy gradient", *["1.00"] * 3, "", *truth, *[""] * 4]
+    return Table(
+        columns, [first, *map(_changes_row, regime_map.behaviours)], title=f"Changes, {regime_map.regime.name}"
+    )
 
 
 def _changes_row(row: Behaviour) -> list[Shown]:
-    target = row.target_cosine.mean if row.target_cosine else -2.0
     return [
         Cell(row.expression, is_code=True),
-        Cell(cosine(row.cosine), value=row.cosine.mean),
-        Cell(cosine(row.target_cosine), value=target),
-        Cell(f"{row.length.mean:.2g}", value=row.length.mean),
-        Cell(f"{row.signal_to_noise:.2f}", value=row.signal_to_noise),
-        *(Cell(change(it), value=it.exact) for it in (row.changes[name] for name in QUANTITIES)),
-        Cell(" ".join(f"{100 * share:.0f}" for share in row.mass), value=row.mass[0]),
-        Cell(f"{100 * row.up:.0f}", value=row.up),
-        Cell(f"{row.entropy.predicted:+.3f} / {row.entropy.all:+.3f}", value=row.entropy.predicted),
+        cosine(row.cosine),
+        cosine(row.target_cosine),
+        f"{row.length.mean:.2g}",
+        f"{row.signal_to_noise:.2f}",
+        *(change(row.changes[name]) for name in QUANTITIES),
+        " ".join(f"{100 * share:.0f}" for share in row.mass),
+        f"{100 * row.up:.0f}",
+        f"{row.entropy.predicted:+.3f} / {row.entropy.all:+.3f}",
         ", ".join(row.idle),
     ]
-
-
-def bias_table(zoo_map: ZooMap) -> Table:
-    """The cosine with the policy gradient, objectives by regimes."""
-    names = dict.fromkeys(name for regime_map in zoo_map.regimes for name in regime_map.expressions)
-    columns = [Column("objective", is_text=True)]
-    columns += [Column(regime_map.regime.name.replace("_", " ")) for regime_map in zoo_map.regimes]
-    rows = [[Cell(name, is_code=True), *(_bias(it, name) for it in zoo_map.regimes)] for name in names]
-    return Table(columns, rows, title="Bias of every objective in every regime")
-
-
-def _bias(regime_map: RegimeMap, name: str) -> Cell:
-    if name not in regime_map.expressions:
-        return Cell("-", value=-2.0)
-    value = max(-1.0, min(1.0, regime_map.row(name).cosine.mean))
-    color, share = "--like" if value > 0 else "--unlike", round(55 * abs(float(figures.closeness(np.array(value)))))
-    background = f"color-mix(in srgb, var({color}) {share}%, transparent)"
-    return Cell(f"{value:.2f}", value=value, background=background)
 
 
 def transposed(table: Table) -> Table:
@@ -188,71 +165,25 @@ def _rounded(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def map_page(zoo_map: ZooMap) -> str:
-    """The page, which needs nothing else. Whatever a user wrote is escaped."""
-    drawn = [regime_map for regime_map in zoo_map.regimes if len(regime_map.groups) >= figures.SMALLEST]
-    template = templates("rlzoo.lab").get_template("map.html")
-    return template.render(
-        zoo_map=zoo_map,
-        pictures={it.regime.name: (Markup(figures.plane_svg(it)), Markup(figures.cluster_svg(it))) for it in drawn},
-        biases=bias_table(zoo_map),
-        changes=changes_table,
-        directions=directions,
-        facts=facts,
-        formula=_formula(zoo_map),
-    )
-
-
-def _formula(zoo_map: ZooMap) -> dict[str, float]:
-    """How well the formula for the entropy tells its change: correlations over all rows, and how often signs agree."""
-    changes = [row.entropy for regime_map in zoo_map.regimes for row in regime_map.behaviours]
-    if len(changes) < FEW:
-        return {}
-    predicted, same, exact = np.array([(it.predicted, it.same_places, it.all) for it in changes]).T
-    return {
-        "same_places": float(np.corrcoef(predicted, same)[0, 1]),
-        "all": float(np.corrcoef(predicted, exact)[0, 1]),
-        "signs": float((np.sign(predicted) == np.sign(exact)).mean()),
-    }
-
-
 # ---- the terminal ----------------------------------------------------------------------------------------------------
 
 
-class MapView:
-    """Shows a map as it is made, and writes it."""
-
-    def __init__(self, config: MapConfig, quiet: bool = False) -> None:
-        self.folder = Path(config.output)
-        self.console = plain_console(quiet)
-
-    def begin(self, regime: str) -> None:
-        """A regime begins."""
-        self.console.print(f"map         {regime}")
-
-    def show(self, zoo_map: ZooMap) -> None:
-        """Writes the files and says what is in them."""
-        write_text(self.folder / "map.md", markdown(zoo_map))
-        write_text(self.folder / "map.csv", comma_separated(zoo_map))
-        write_text(self.folder / "map.html", map_page(zoo_map))
-        with themed(rc={"text.parse_math": False}):
-            self._draw(zoo_map)
-        for regime_map in zoo_map.regimes:
-            self.console.print(f"{regime_map.regime.name:<16}{directions(regime_map)}")
-            if len(regime_map.expressions) <= FEW:
-                self.console.print(transposed(changes_table(regime_map)))
-            for name, why in regime_map.left_out.items():
-                self.console.print(f"  {name} has no row: {why}", soft_wrap=True)
-        if any(len(regime_map.expressions) <= FEW for regime_map in zoo_map.regimes):
-            self.console.print(" ".join(LEGEND))
-        self.console.print(f"page  {self.folder / 'map.html'}", soft_wrap=True)
-
-    def _draw(self, zoo_map: ZooMap) -> None:
-        many = [regime_map for regime_map in zoo_map.regimes if len(regime_map.groups) >= figures.SMALLEST]
+def show_map(zoo_map: ZooMap, folder: Path, console: Console) -> None:
+    """Writes the files and says what is in them."""
+    write_text(folder / "map.md", markdown(zoo_map))
+    write_text(folder / "map.csv", comma_separated(zoo_map))
+    many = [regime_map for regime_map in zoo_map.regimes if len(regime_map.groups) >= figures.SMALLEST]
+    with themed(rc={"text.parse_math": False}):
         if len(many) == len(zoo_map.regimes):
-            save_figure(figures.bias_figure(zoo_map), self.folder / "bias.png")
-        if any(regime_map.regime.name in PICTURED for regime_map in many):
-            save_figure(figures.plane_figure(zoo_map, PICTURED), self.folder / "plane.png")
-        for regime_map in many:
-            if regime_map.regime.name in PICTURED:
-                save_figure(figures.cluster_figure(regime_map), self.folder / f"cosines_{regime_map.regime.name}.png")
+            save_figure(figures.bias_figure(zoo_map), folder / "bias.png")
+        if pictured := [regime_map for regime_map in many if regime_map.regime.name in figures.IN_WORDS]:
+            save_figure(figures.plane_figure(pictured), folder / "plane.png")
+    for regime_map in zoo_map.regimes:
+        console.print(f"{regime_map.regime.name:<16}{directions(regime_map)}")
+        if len(regime_map.expressions) <= FEW:
+            console.print(transposed(changes_table(regime_map)))
+        for name, why in regime_map.left_out.items():
+            console.print(f"  {name} has no row: {why}", soft_wrap=True)
+    if any(len(regime_map.expressions) <= FEW for regime_map in zoo_map.regimes):
+        console.print(" ".join(LEGEND))
+    console.print(f"everything: {folder / 'map.md'}, and beside it .csv and pictures", soft_wrap=True)

@@ -14,9 +14,7 @@ from rlzoo.lab.suite.verdicts import (
     ControlFailure,
     JudgedClaim,
     JudgedExperiment,
-    Pairs,
     against_base,
-    all_pairs,
     judge,
     read_results,
 )
@@ -30,8 +28,6 @@ class SuiteTable:
     experiments: Sequence[JudgedExperiment]
     contrasts: Sequence[Mapping[str, Contrasted]]
     """Of each experiment, the arms against base."""
-    pairs: Pairs
-    """Of objectives, in the experiments that are valid."""
     failures: Sequence[Failure]
     """Cells of this call that could not be trained."""
     refused: Mapping[tuple[str, str], str]
@@ -68,10 +64,7 @@ def make_suite(config: SuiteConfig, objectives: Sequence[str], view: RunningView
             cells = [cell for cell in further.cells if cell.identity not in failed]
             failures = [*failures, *run_cells(cells, file, config.jobs, view)]
     results = read_results(names, objectives, seeds, file.read())
-    judged = judge(results, looks)
-    valid = [experiment.results for experiment in judged if not experiment.controls.failed]
-    pairs = all_pairs(valid, looks)
-    return SuiteTable(judged, against_base(results, looks), pairs, failures, plan.refused, looks)
+    return SuiteTable(judge(results, looks), against_base(results, looks), failures, plan.refused, looks)
 
 
 def _is_open(experiment: JudgedExperiment, up_to: int) -> bool:

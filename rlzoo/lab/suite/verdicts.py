@@ -355,35 +355,6 @@ class Contrasted:
         return {1: Standing.HIGHER, -1: Standing.LOWER, 0: Standing.NOT_TOLD_APART}[self.compared.sign]
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two objectives that some experiment was asked for both of."""
-
-    objectives: tuple[str, str]
-    told_apart_in: Sequence[str]
-    """Experiments."""
-    is_same: bool
-    """Whether all runs of both are the same, in every experiment."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """All pairs of objectives, one family of tests over all experiments."""
-
-    pairs: Sequence[Pair]
-    tests: int
-
-    @property
-    def different(self) -> int:
-        """Pairs whose runs are not all the same."""
-        return sum(not pair.is_same for pair in self.pairs)
-
-    @property
-    def told_apart(self) -> int:
-        """Pairs that some experiment tells apart."""
-        return sum(bool(pair.told_apart_in) for pair in self.pairs)
-
-
 def against_base(results: Sequence[ExperimentResults], looks: int = 1) -> list[dict[str, Contrasted]]:
     """Of each experiment its arms by label; all of them are one family of tests."""
     compared = [(place, compare(result, label, BASE)) for place, result in enumerate(results) for label in result.arms]
@@ -408,28 +379,3 @@ def deviation(results: ExperimentResults) -> float:
     score, trained = results.experiment.score, [arm for label, arm in results.arms.items() if label != START]
     values = [arm.values(score, sorted(arm.records)) for arm in trained if len(arm.records) > 1]
     return float(np.sqrt(np.mean([of_arm.var(ddof=1) for of_arm in values]))) if values else 0.0
-
-
-def all_pairs(results: Sequence[ExperimentResults], looks: int = 1) -> Pairs:
-    """Of the objectives that are no experiment's own arms; those that mean the same are one."""
-    typed = dict.fromkeys(written for result in results for written in result.others)
-    distinct = list({parse(written).key: written for written in reversed(typed)}.values())[::-1]
-    tests: list[tuple[tuple[str, str], str, Compared]] = []
-    for pair in combinations(distinct, 2):
-        for result in results:
-            if not all(written in result.others for written in pair):
-                continue
-            compared = compare(result, *(result.others[written] for written in pair))
-            if compared.difference is not None:
-                tests.append((pair, result.experiment.name, compared))
-    p_values = [comparison.difference.p_value for *_, comparison in tests if comparison.difference]
-    corrected = Family(len(p_values), looks).adjusted(p_values)
-    grouped = dict[tuple[str, str], list[tuple[str, Compared]]]()
-    for (pair, name, compared), p_value in zip(tests, corrected, strict=True):
-        grouped.setdefault(pair, []).append((name, replace(compared, corrected=p_value)))
-    return Pairs([_pair(pair, comparisons) for pair, comparisons in grouped.items()], len(tests))
-
-
-def _pair(objectives: tuple[str, str], comparisons: Sequence[tuple[str, Compared]]) -> Pair:
-    is_same = all(comparison.difference is not None and comparison.difference.is_none for _, comparison in comparisons)
-    return Pair(objectives, [name for name, comparison in comparisons if comparison.sign], is_same)

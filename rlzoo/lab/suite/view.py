@@ -1,4 +1,4 @@
-"""The behaviour suite in words, tables and files, as a page, and on the terminal while its cells are trained."""
+"""The behaviour suite in words, tables and files, and on the terminal while its cells are trained."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,26 +6,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
 from rich.status import Status
 
 from rlzoo.experiment.experiment import counted
 from rlzoo.files import write_json, write_text
 from rlzoo.lab.keys import SuiteConfig
 from rlzoo.lab.suite.cells import Cell
-from rlzoo.lab.suite.figures import (
-    HEAT_LIMIT,
-    MARKS,
-    VERDICTS,
-    Heat,
-    HeatCell,
-    contrast,
-    forest_figure,
-    forest_svg,
-    heat,
-    heat_figure,
-    pictured_claims,
-)
+from rlzoo.lab.suite.figures import VERDICTS, contrast, forest_figure, heat, heat_figure, pictured_claims
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.training import Failure
 from rlzoo.lab.suite.verdicts import (
@@ -35,18 +22,21 @@ from rlzoo.lab.suite.verdicts import (
     Controls,
     JudgedClaim,
     JudgedExperiment,
-    Pairs,
+    Standing,
 )
 from rlzoo.report import table as tables
 from rlzoo.report.drawing import save_figure, themed
 from rlzoo.report.grid_view import PLAIN_EVERY
-from rlzoo.report.table import MARKDOWN, PAGE, TERMINAL, Column, Shown, Table, in_markdown, plain_console, templates
+from rlzoo.report.table import MARKDOWN, TERMINAL, Column, Shown, Table, in_markdown, plain_console
 from rlzoo.report.terminal import clock
 from rlzoo.statistics.verdicts import SIGNIFICANCE
 
 FEW = 8
 """Objectives whose effects are shown on the terminal."""
-PAPER = frozenset({MARKDOWN, PAGE})
+PAPER = frozenset({MARKDOWN})
+
+MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN: "=", Standing.NOT_TOLD_APART: ""}
+"""Higher or lower than base for sure; the same run."""
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
@@ -112,16 +102,7 @@ def remarks(suite: SuiteTable) -> list[str]:
     apart, comparisons = sum(base.told_apart for base in bases), sum(base.comparisons for base in bases)
     base = f"base against base on further seeds: {apart} of {comparisons} comparisons below {SIGNIFICANCE:g}"
     looks = f"every p-value is corrected for {suite.looks} interim analyses, at other numbers of seeds"
-    return [*[base] * bool(bases), *_pairs(suite.pairs), *[looks] * (suite.looks > 1)]
-
-
-def _pairs(counts: Pairs) -> list[str]:
-    share = 100 * counts.told_apart / max(1, counts.different)
-    sentence = (
-        f"{counts.told_apart} of {counts.different} pairs of objectives with different runs are told apart in some "
-        f"valid experiment ({share:.0f} %; {counts.tests} tests, corrected together)"
-    )
-    return [sentence] if counts.pairs else []
+    return [*[base] * bool(bases), *[looks] * (suite.looks > 1)]
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -132,42 +113,39 @@ def claims_table(suite: SuiteTable) -> Table:
     columns = [
         Column("experiment", is_text=True, width=20, shown_on=frozenset({TERMINAL})),
         Column("claim", is_text=True, width=14, shown_on=frozenset({TERMINAL})),
-        Column("claim", is_text=True, kind="claim", shown_on=PAPER),
-        Column("verdict", is_text=True, width=14, kind="verdict"),
+        Column("claim", is_text=True, shown_on=PAPER),
+        Column("verdict", is_text=True, width=14),
         Column("effect here", is_text=True, width=15),
         Column("seeds", shown_on=PAPER),
         Column("counts from", shown_on=PAPER),
         Column("p", is_text=True),
-        Column("published", is_text=True, kind="claim", shown_on=PAPER),
-        Column("touched", is_text=True, kind="long", shown_on=PAPER),
-        Column("controls", is_text=True, kind="claim", shown_on=frozenset({PAGE})),
+        Column("published", is_text=True, shown_on=PAPER),
+        Column("touched", is_text=True, shown_on=PAPER),
     ]
     return Table(columns, [_claim_row(*pair) for pair in suite.claims], title="Claims")
 
 
 def _claim_row(experiment: JudgedExperiment, judged: JudgedClaim) -> list[Shown]:
     claim, known, name = judged.claim, judged.compared.difference, experiment.results.experiment.name
-    kinds = {ClaimVerdict.HOLDS: "strong better", ClaimVerdict.DOES_NOT_HOLD: "strong worse", ClaimVerdict.VOID: "soft"}
     touched = ", ".join(f"{part} {100 * share:.2g} %" for part, share in judged.touched.items())
     return [
         name if judged is experiment.claims[0] else "",
         contrast(claim),
         tables.Cell(claim.text, notes=[f"{name.replace('_', ' ')}: {contrast(claim)}"]),
-        tables.Cell(verdict(judged), value=[*VERDICTS].index(judged.verdict), kind=kinds.get(judged.verdict, "strong")),
-        tables.Cell(effect(judged.compared), value=known.mean if known else 0.0),
+        tables.Cell(verdict(judged), kind="soft" if judged.verdict is ClaimVerdict.VOID else "strong"),
+        effect(judged.compared),
         known.pairs if known else 0,
         claim.smallest,
-        tables.Cell(p_value(judged.compared), value=judged.compared.corrected),
+        p_value(judged.compared),
         tables.Cell(claim.published, notes=[claim.paper]),
         touched or "not counted",
-        controls(experiment.controls),
     ]
 
 
 def arms_table(judged: JudgedExperiment, contrasts: Mapping[str, Contrasted]) -> Table:
     """A row for each arm of an experiment."""
     heads = ("mean", "seeds", "to base", "in deviations", "p")
-    columns = [Column("arm", is_text=True), Column("objective", is_text=True, kind="long"), *map(Column, heads)]
+    columns = [Column("arm", is_text=True), Column("objective", is_text=True), *map(Column, heads)]
     rows: list[list[Shown]] = []
     for label, arm in judged.results.arms.items():
         mean = arm.values(judged.results.experiment.score, sorted(arm.records)).mean()
@@ -176,24 +154,6 @@ def arms_table(judged: JudgedExperiment, contrasts: Mapping[str, Contrasted]) ->
             row += [effect(beside.compared), standardised(beside), p_value(beside.compared)]
         rows.append([*row, *[""] * (len(columns) - len(row))])
     return Table(columns, rows, title=f"Arms of {judged.results.experiment.name}")
-
-
-def heat_table(shown: Heat) -> Table:
-    """Objectives by experiments."""
-    columns = [Column("objective", is_text=True), *(Column(name.replace("_", " ")) for name in shown.experiments)]
-    rows: list[list[Shown]] = [
-        [tables.Cell(name, is_code=True), *(_heat_cell(cells.get(place)) for place in shown.experiments)]
-        for name, cells in shown.rows.items()
-    ]
-    return Table(columns, rows, title="Objectives by experiments")
-
-
-def _heat_cell(cell: HeatCell | None) -> tables.Cell:
-    if cell is None:
-        return tables.Cell("", value=-1000.0)
-    color, share = "--like" if cell.better > 0 else "--unlike", round(45 * min(1.0, abs(cell.better) / HEAT_LIMIT))
-    background = f"color-mix(in srgb, var({color}) {share}%, transparent)"
-    return tables.Cell(standardised(cell.contrasted), value=cell.better, background=background)
 
 
 def objectives_table(suite: SuiteTable, objectives: Sequence[str]) -> Table:
@@ -253,16 +213,6 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-CSV = ("experiment", "arm", "against", "higher", "smallest", "effect", "low", "high", "seeds", "p", "p_corrected")
-"""What of a claim's record is in `claims.csv`, beside its verdict, text and paper."""
-
-
-def claims_csv(suite: SuiteTable) -> str:
-    """A line for each claim."""
-    names = (*CSV, "verdict", "claim", "paper")
-    return Table([*map(Column, names)], [[record[name] for name in names] for record in claim_records(suite)]).csv()
-
-
 def markdown(suite: SuiteTable) -> str:
     """The claims, the controls and every arm."""
     lines = ["# The behaviour suite", f"{summary(suite)}."]
@@ -274,23 +224,6 @@ def markdown(suite: SuiteTable) -> str:
         lines += [f"{in_markdown(experiment.question)} Score: {in_markdown(experiment.unit)}."]
         lines += [f"Controls: {in_markdown(controls(judged.controls))}.", arms_table(judged, contrasts).markdown()]
     return "\n\n".join(lines) + "\n"
-
-
-def suite_page(suite: SuiteTable) -> str:
-    """The page, which needs nothing else. Whatever a user wrote is escaped."""
-    shown = heat(suite)
-    tested = [(judged.results.experiment, judged.controls) for judged in suite.experiments]
-    arms = map(arms_table, suite.experiments, suite.contrasts)
-    template = templates("rlzoo.lab").get_template("suite.html")
-    return template.render(
-        summary=summary(suite),
-        remarks=remarks(suite),
-        claims=claims_table(suite),
-        forest=Markup(forest_svg(suite)),
-        heat=heat_table(shown) if shown.rows else None,
-        experiments=[(*pair, table) for pair, table in zip(tested, arms, strict=True)],
-        controls=controls,
-    )
 
 
 # ---- the terminal ----------------------------------------------------------------------------------------------------
@@ -341,11 +274,8 @@ class SuiteView:
     def show(self, suite: SuiteTable, objectives: Sequence[str] = ()) -> None:
         """Writes the files and says what is in them; how these objectives stand to base, if they are few."""
         write_json(self.folder / "claims.json", {"claims": claim_records(suite)})
-        write_text(self.folder / "claims.csv", claims_csv(suite))
         write_text(self.folder / "suite.md", markdown(suite))
-        write_text(self.folder / "suite.html", suite_page(suite))
-        shown = heat(suite)
-        if shown.rows:
+        if shown := heat(suite):
             with themed(rc={"text.parse_math": False}):
                 save_figure(heat_figure(shown), self.folder / "suite.png")
                 if pictured_claims(suite):
@@ -355,6 +285,6 @@ class SuiteView:
             self.console.print(objectives_table(suite, objectives))
         failed = f"{len(suite.failures)} cells failed; the same call tries them again"
         refused = [f"{name} cannot be asked of {label}: {why}" for (name, label), why in suite.refused.items()]
-        page = f"page  {self.folder / 'suite.html'}"
+        page = f"everything: {self.folder / 'suite.md'}, and beside it claims.json and pictures"
         for sentence in (summary(suite), *remarks(suite), *refused, *[failed] * bool(suite.failures), page):
             self.console.print(sentence, soft_wrap=True)

@@ -9,7 +9,7 @@ from rlzoo.lab.suite.cells import BASE_SEEDS, CellKind, Record
 from rlzoo.lab.suite.cells import arms as arms_of
 from rlzoo.lab.suite.experiment import Claim, Experiment, load_experiment
 from rlzoo.lab.suite.suite import SuiteTable
-from rlzoo.lab.suite.verdicts import ArmResults, ExperimentResults, against_base, all_pairs, judge
+from rlzoo.lab.suite.verdicts import ArmResults, ExperimentResults, against_base, judge
 
 SEEDS = range(1100, 1110)
 Draw = Callable[[str, int], float]
@@ -51,4 +51,4 @@ def rare(**changes: object) -> Experiment:
 def table(results: Sequence[ExperimentResults]) -> SuiteTable:
     """What a suite says of these."""
     refused = {("rare_but_right", "dapo+epochs"): "why not"}
-    return SuiteTable(judge(results), against_base(results), all_pairs(results), [], refused)
+    return SuiteTable(judge(results), against_base(results), [], refused)

@@ -12,7 +12,6 @@ from rlzoo.lab.suite.verdicts import (
     JudgedExperiment,
     Standing,
     against_base,
-    all_pairs,
     judge,
 )
 from tests.lab.suite.settings import CLAIM, Draw, drawn, rare, shifted
@@ -138,21 +137,3 @@ def test_more_claims_ask_more_of_each() -> None:
     among = only(others, lambda label, seed: values[label, seed], base=False).claims[0].compared
     assert alone.difference is not None
     assert alone.corrected == again.corrected and alone.difference.p_value < alone.corrected < among.corrected
-
-
-def test_pairs_of_objectives_are_told_apart_where_they_differ_and_are_the_same_where_all_runs_are() -> None:
-    sample = shifted(np.random.default_rng(1), {"grpo": 9.0})
-    values = {(label, seed): sample(label, seed) for label in ("base", "grpo") for seed in range(1100, 1110)}
-    results = drawn(
-        RARE,
-        lambda label, seed: values["grpo" if label == "grpo" else "base", seed],
-        ["grpo", "dapo", "rloo"],
-        base=False,
-    )
-    found = all_pairs([results])
-    assert {frozenset(pair.objectives): (bool(pair.told_apart_in), pair.is_same) for pair in found.pairs} == {
-        frozenset({"grpo", "dapo"}): (True, False),
-        frozenset({"grpo", "rloo"}): (True, False),
-        frozenset({"dapo", "rloo"}): (False, True),
-    }
-    assert (found.told_apart, found.different, found.tests) == (2, 2, 3)

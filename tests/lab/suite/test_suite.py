@@ -13,7 +13,7 @@ from rlzoo import UserError
 from rlzoo.commands import main
 from rlzoo.lab.suite.cells import Cell, CellFile, Seeds, planned
 from rlzoo.lab.suite.suite import SuiteTable
-from rlzoo.lab.suite.verdicts import ControlFailure, all_pairs
+from rlzoo.lab.suite.verdicts import ControlFailure
 
 SOURCE = Path(__file__).with_name("outside.py")
 Lines = list[dict[str, Any]]
@@ -48,7 +48,7 @@ def again(folder: Path, objectives: tuple[str, ...] = ("dapo-dynamic_sampling",)
     return rlzoo.run_suite(list(objectives), progress=False, **keys)
 
 
-def test_an_experiment_from_outside_has_its_cells_its_claims_and_its_page(trained: Path) -> None:
+def test_an_experiment_from_outside_has_its_cells_and_its_claims(trained: Path) -> None:
     found = lines(trained / "out")
     asked = {(line["arm"], line["seed"]) for line in found}
     assert asked == {(arm, seed) for arm in ("base", "idle", "dapo-dynamic_sampling") for seed in (1100, 1101)}
@@ -58,8 +58,7 @@ def test_an_experiment_from_outside_has_its_cells_its_claims_and_its_page(traine
     (claim,) = json.loads((trained / "out" / "claims.json").read_text())["claims"]
     assert claim["claim"] == "Who does not learn knows less." and claim["seeds"] == 2
     assert claim["verdict"] in ("holds", "does not hold", "cannot tell", "does not fire", "void")
-    for name in ("suite.html", "suite.md", "claims.csv"):
-        assert "coin" in (trained / "out" / name).read_text()
+    assert "### coin" in (trained / "out" / "suite.md").read_text()
 
 
 @pytest.mark.slow
@@ -205,14 +204,6 @@ def test_an_arm_of_an_experiment_is_no_objective_that_it_was_asked_for(copy: Pat
     found = again(copy, ("rloo",), seeds=[5, 6], output=copy / "new").experiments[0].results
     alone = again(copy, ("grpo",), seeds=[5, 6], output=copy / "other").experiments[0].results
     assert set(found.others) == {"rloo"} and set(alone.others) == {"grpo"}
-    (pair,) = all_pairs([alone, found]).pairs or [None]
-    assert pair is None
-
-
-def test_a_void_experiment_tells_no_pair_of_objectives_apart(copy: Path) -> None:
-    found = again(copy, ("dapo-dynamic_sampling", "grpo(beta=0.5)"))
-    assert found.experiments[0].controls.failed and not found.pairs.tests
-    assert "pairs of objectives" not in (copy / "out" / "suite.md").read_text()
 
 
 def test_an_objective_that_an_experiment_cannot_ask_is_told(copy: Path) -> None:
