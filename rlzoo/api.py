@@ -140,7 +140,8 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
 
     In place of folders, one table of any trainer's results: a `.csv` or `.parquet` file, a frame, or a dictionary of
     columns: method, seed, problem, sample and value, a row for each response (`rlzoo.comparing.result_table`). A row of
-    the board is an objective and a decoding. Writes a page, a picture, Markdown and CSV. Raises UserError for what
+    the board is an objective and a decoding. Writes a page, a picture, Markdown, CSV and the
+    answers in parquet. Raises UserError for what
     cannot be compared.
     """
     from rlzoo.comparing.grid_words import is_setting
@@ -149,7 +150,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     words = [*(str(given) for given in folders if isinstance(given, str | Path)), *python_words(keys)]
     names = [word for word in words if not is_setting(word)]
     config: LeaderboardConfig = load_config([word for word in words if is_setting(word)], LeaderboardConfig)
-    from rlzoo.comparing.result_table import is_result_table
+    from rlzoo.comparing.result_table import is_result_table, write_answers
 
     tables += [Path(name) for name in names if is_result_table(name)]
     if tables:
@@ -176,7 +177,10 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     settings = (config.title, notes, config.equivalence, looked, config.primary)
     board = make_leaderboard(runs, config.baseline or baseline, *settings)
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
-    show_leaderboard(board, Path(config.output or (names[0] if of_one_grid else "runs/leaderboard")), not progress)
+    output = Path(config.output or (names[0] if of_one_grid else "runs/leaderboard"))
+    show_leaderboard(board, output, not progress)
+    of_row = {str(row.name): [run for run in runs if run.identity == row.identity] for row in board.rows}
+    write_answers(output / "answers.parquet", of_row, str(board.baseline.name))
     return _table(records(board))
 
 

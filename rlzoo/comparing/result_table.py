@@ -17,8 +17,11 @@ import numpy as np
 import pandas
 from pyarrow import ArrowException
 
-from rlzoo.comparing.results import Answers, Place, ScoredRun, TablePlace
+from rlzoo.comparing.finished_runs import FinishedRun
+from rlzoo.comparing.results import Answers, Place, ScoredRun, SetDecoding, TablePlace, set_of
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.files import encoded, file_written_atomically
 from rlzoo.statistics.spread import BEYOND_SAMPLING, beyond_sampling
 
 T = TypeVar("T")
@@ -133,6 +136,45 @@ def _checked(table: ResultTable) -> ResultTable:
     if table.frame.empty:
         raise UserError(f"{table.name} has no rows; it needs one for each response")
     return ResultTable(table.name, table.frame.set_axis(names, axis=1))
+
+
+# ---- of finished runs ------------------------------------------------------------------------------------------------
+
+
+def write_answers(path: Path, runs: Mapping[str, Sequence[FinishedRun]], baseline: str) -> None:
+    """Writes a result table in parquet: the answers of runs, by method, to held-out problems after the last step.
+
+    The method `untrained` has those before the first step, from the runs of the baseline.
+    """
+    evaluated = [
+        (name, run.config.seed, at, evaluation)
+        for name, of_row in runs.items()
+        for run in of_row
+        for at, evaluation in run.evaluations.items()
+    ]
+    evaluated += [
+        ("untrained", run.config.seed, at, Evaluation.load(files[0]))
+        for run in runs[baseline]
+        for at in run.decodings
+        if 0 in (files := run.folder.evaluations(at))
+    ]
+    frames = [_answers(*it) for it in evaluated]
+    with file_written_atomically(path) as file:
+        pandas.concat(frames).astype(dict.fromkeys(_NAMED, "category")).to_parquet(
+            file, index=False, compression="zstd"
+        )
+
+
+_NAMED = ("method", "set", "decoding", "problem")
+
+
+def _answers(method: str, seed: int, at: Place, evaluation: Evaluation) -> pandas.DataFrame:
+    decoding = str(at.alone if isinstance(at, SetDecoding) else at)
+    problems = [encoded(record["problem"]).decode() for record in evaluation.records]
+    samples = np.tile(np.arange(evaluation.samples), len(problems) // evaluation.samples)
+    columns = {"method": method, "seed": seed, "set": set_of(at) or "held out", "decoding": decoding}
+    value = evaluation.column("correct").ravel()
+    return pandas.DataFrame({**columns, "problem": problems, "sample": samples, "value": value})
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------

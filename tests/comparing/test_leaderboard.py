@@ -16,6 +16,7 @@ from rlzoo.commands import main
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import Leaderboard, make_leaderboard
+from rlzoo.comparing.result_table import read_result_table, scores_of
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
@@ -207,6 +208,11 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
         assert value in text and "justrl" in text
     assert (tmp_path / "out" / "leaderboard.png").read_bytes().startswith(b"\x89PNG")
     assert max(len(line) for line in output.splitlines() if str(tmp_path) not in line) <= 80
+    answers = scores_of(read_result_table(tmp_path / "out" / "answers.parquet"))
+    for place, decoding in zip(answers.places, DECODINGS, strict=True):
+        for row in found.rows:
+            means = [run.answers[place].correct.mean() for run in answers.runs[str(row.name)]]
+            assert means == list(row.results[decoding].average.by_seed)
 
 
 def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None:
