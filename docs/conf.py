@@ -13,7 +13,9 @@ project = "rlzoo"
 author = "the authors of rlzoo"
 copyright = "the authors of rlzoo"
 version = release = VERSION
-extensions = ["myst_nb", "extension"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "extension"]
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
 exclude_patterns = ["_build", "build_site", "**/.ipynb_checkpoints"]
 nb_execution_mode = "off"  # the tests execute the lessons; here stands what they left
 myst_heading_anchors = 3
@@ -25,5 +27,4 @@ html_css_files = ["site.css"]
 html_favicon = "static/icon.svg"
 html_copy_source = False
 html_show_sphinx = False
-html_math_renderer = "mathml"
 highlight_language = "text"

@@ -47,7 +47,7 @@ def photograph(page: Path, picture: Path) -> None:
 
 
 def seen(browser: WebDriver, view: int) -> Image.Image:
-    """The group as one of the objectives pushes it, under its name."""
+    """The group under one of the objectives, below its name."""
     label = browser.find_element(By.CSS_SELECTOR, f"label:has(#show-{'ab'[view]})")
     label.click()
     group = browser.find_elements(By.CSS_SELECTOR, "div.group")[browser.execute_script(MIXED)]

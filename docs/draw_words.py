@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "build_site")]
 
-from pictures import draw  # noqa: E402
-from pushes import RATIOS, bare, push  # noqa: E402
+from gradients import RATIOS, bare, draw, gradient_by_ratio  # noqa: E402
 
 from objectives import TokenBatch, parse  # noqa: E402
 from rlzoo.report.drawing import DOWN, SOFT, UP  # noqa: E402
@@ -84,13 +83,13 @@ def ratio(axis: Axes) -> None:
 
 
 def clip(axis: Axes) -> None:
-    """Where the push ends."""
+    """Where the gradient ends."""
     objective = bare(parse("justrl"))
-    axis.plot(RATIOS, push(objective, 1), color=UP, linewidth=2, label="A = 1")
-    axis.plot(RATIOS, push(objective, -1), color=DOWN, linewidth=2, label="A = -1")
+    axis.plot(RATIOS, gradient_by_ratio(objective, 1), color=UP, linewidth=2, label="A = 1")
+    axis.plot(RATIOS, gradient_by_ratio(objective, -1), color=DOWN, linewidth=2, label="A = -1")
     axis.axvspan(0.8, 1.28, color=SOFT, alpha=0.15, linewidth=0)
     axis.set_xlabel("importance ratio; shaded: between the bounds 0.8 and 1.28")
-    axis.set_ylabel("push on log p")
+    axis.set_ylabel("gradient on log p")
     axis.legend(frameon=False)
 
 

@@ -452,12 +452,12 @@ class Objective:
         """
         if batch.logp is None:
             batch = batch.with_fields(logp=batch.require("logp_old", "token_gradients"), entropy=batch.entropy_old)
-        return [self.push(self.plan(update)) for update in self.passes(self.prepare(batch))]
+        return [self.token_gradient(self.plan(update)) for update in self.passes(self.prepare(batch))]
 
-    def push(self, plan: Plan) -> Tensor:
+    def token_gradient(self, plan: Plan) -> Tensor:
         """[N, T]: minus the derivative of a mini-batch's loss with respect to `logp`, at `plan.batch.logp`."""
         with torch.enable_grad():
-            logp = plan.batch.require("logp", "push").detach().clone().requires_grad_()
+            logp = plan.batch.require("logp", "token_gradient").detach().clone().requires_grad_()
             (gradient,) = torch.autograd.grad(self.loss(plan, slice(None), logp, plan.batch.entropy), logp)
         return -gradient
 

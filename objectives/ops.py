@@ -104,9 +104,9 @@ def group_log_softmax(values: Tensor, there: Tensor, index: Tensor, groups: int)
     return apart - group_sum(apart.exp(), index, groups).log()[index]
 
 
-def pushed(extra: Mapping[str, Tensor], logp: Tensor) -> Tensor:
-    """[n, t] a loss of `value` [n] that pushes each log-prob of a response by `push` [n], both settled over groups."""
-    return extra["value"][:, None] - extra["push"][:, None] * (logp - logp.detach())
+def settled(extra: Mapping[str, Tensor], logp: Tensor) -> Tensor:
+    """[n, t] a loss of `value` [n] whose `slope` [n] by a response's log-probs is settled over groups as well."""
+    return extra["value"][:, None] - extra["slope"][:, None] * (logp - logp.detach())
 
 
 def centred(values: Tensor, weight: Tensor) -> Tensor:

@@ -75,33 +75,36 @@ class Entry:
 class Trace:
     """Entries in the order in which they were carried out."""
 
-    added: tuple[Entry, ...] = ()
-    """Those entered since the rows were last cut."""
-    before: "_RowView | None" = None
-
-    @cached_property
-    def entries(self) -> tuple[Entry, ...]:
-        """All of them, of the rows and positions that are left."""
-        return self.added if self.before is None else (*self.before.entries(), *self.added)
+    entries: tuple[Entry, ...] = ()
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
     def record(self, part: str, action: Action, value: Tensor | float, name: str = "") -> "Trace":
         """The trace with one entry more."""
-        return Trace((*self.added, Entry(part, action, value, name)), self.before)
+        return Trace((*self.entries, Entry(part, action, value, name)))
 
     def of(self, action: Action) -> list[Entry]:
         """The entries of one action."""
         return [entry for entry in self.entries if entry.action is action]
 
     def rows(self, index: Tensor | slice) -> "Trace":
-        """That of some rows: positions or a slice."""
-        return Trace(before=_RowView(self, index=index))
+        """That of some rows: positions or a slice. Entries that were cut alike share their rows."""
+        rows: dict[int, Tensor] = {}
+        entries = []
+        for entry in self.entries:
+            whole = entry.whole
+            if isinstance(whole, Tensor) and whole.dim():
+                if id(entry.rows) not in rows:
+                    there = torch.arange(len(whole), device=whole.device) if entry.rows is None else entry.rows
+                    rows[id(entry.rows)] = there[index]
+                entry = replace(entry, rows=rows[id(entry.rows)])
+            entries.append(entry)
+        return Trace(tuple(entries))
 
     def first_tokens(self, width: int) -> "Trace":
         """That of the first `width` token positions."""
-        return Trace(before=_RowView(self, width=width))
+        return Trace(tuple(replace(entry, width=width) for entry in self.entries))
 
     @property
     def state(self) -> dict[str, dict[str, float]]:
@@ -146,31 +149,6 @@ class Trace:
             elif (acted := _ACTED.get(entry.action)) is not None:
                 touched[entry.part] = tokens & _like_tokens(acted(entry.value), tokens)
         return touched
-
-
-@dataclass(frozen=True)
-class _RowView:
-    """Some rows of a trace, or the first positions of all."""
-
-    trace: Trace
-    index: Tensor | slice | None = None
-    width: int | None = None
-
-    def entries(self) -> tuple[Entry, ...]:
-        if self.index is None:
-            return tuple(replace(entry, width=self.width) for entry in self.trace.entries)
-        rows: dict[int, Tensor] = {}  # entries that were cut alike share their rows
-        entries = []
-        for entry in self.trace.entries:
-            whole = entry.whole
-            if not isinstance(whole, Tensor) or not whole.dim():
-                entries.append(entry)
-                continue
-            if id(entry.rows) not in rows:
-                there = torch.arange(len(whole), device=whole.device) if entry.rows is None else entry.rows
-                rows[id(entry.rows)] = there[self.index]
-            entries.append(replace(entry, rows=rows[id(entry.rows)]))
-        return tuple(entries)
 
 
 _ACTED: dict[Action, Callable[[Tensor], Tensor]] = {

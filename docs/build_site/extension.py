@@ -1,32 +1,26 @@
-"""What the site needs of Sphinx: pages made from the code, links into the repository, and mathematics as MathML."""
+"""What the site needs of Sphinx: pages made from the code, links into the repository, and docstrings as plain text."""
 
+import re
 from pathlib import Path
 
-from docutils import nodes
-from latex2mathml.converter import convert
-from links import rewritten
-from pages import write_pages
+import evidence_pages
+import key_pages
+import method_pages
+from links import MIRRORED, mirror, rewritten
 from sphinx.application import Sphinx
 
 GENERATED = "generated"
-ROOT = Path(__file__).parents[2]
-
-
-def inline(self: object, node: nodes.Element) -> None:
-    """A formula in a line, which browsers show without a script."""
-    self.body.append(convert(node.astext()))  # type: ignore[attr-defined]
-    raise nodes.SkipNode
-
-
-def block(self: object, node: nodes.Element) -> None:
-    """A formula by itself, which scrolls where it is too wide."""
-    self.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>')  # type: ignore[attr-defined]
-    raise nodes.SkipNode
+SIGNS = re.compile(r"([*|_\\])")
 
 
 def write(app: Sphinx) -> None:
     """Writes the generated pages before Sphinx looks for pages."""
-    write_pages(Path(app.srcdir) / GENERATED)
+    folder = Path(app.srcdir) / GENERATED
+    for name in MIRRORED:
+        mirror(name, folder.parent)
+    method_pages.write(folder / "methods")
+    key_pages.write(folder)
+    evidence_pages.write(folder)
 
 
 def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
@@ -35,9 +29,16 @@ def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = rewritten(source[0], Path(app.srcdir) / f"{page}.md", Path(app.srcdir))
 
 
+def as_plain_text(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Escapes what means something to Sphinx; text between backticks is code, an indented line stays a line."""
+    pieces = "\n".join(lines).split("`")
+    text = "``".join(piece if place % 2 else SIGNS.sub(r"\\\1", piece) for place, piece in enumerate(pieces))
+    lines[:] = re.sub(r"(?m)^ {4,}(?=\S)", "| ", text).split("\n")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.add_html_math_renderer("mathml", (inline, None), (block, None))
     app.connect("builder-inited", write)
     app.connect("source-read", rewrite)
+    app.connect("autodoc-process-docstring", as_plain_text)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evidence_pages import claims_list, failure_mode_words, map_table
-from formula import mathematics
+from evidence_pages import claims_list, failure_mode_words
+from gradients import draw_gradient
 from links import write_changed
-from pushes import draw_push
 
 from objectives import (
     REQUIRED,
     Name,
     Objective,
-    ObjectiveError,
     Stage,
     names,
     parse,
@@ -28,11 +26,10 @@ from rlzoo.report.zoo import costs
 def write(folder: Path) -> None:
     """Writes every method's page, the list of them, and the parts."""
     recipes = [name for name in names() if name.kind == "recipe"]
-    combined = combinations(recipes)
     for name in recipes:
         objective = parse(with_examples(name))
-        drawn = draw_push(folder / f"{name.name}.svg", name.name, objective)
-        write_changed(folder / f"{name.name}.md", method_page(name, objective, combined[name.name], drawn))
+        drawn = draw_gradient(folder / f"{name.name}.svg", name.name, objective)
+        write_changed(folder / f"{name.name}.md", method_page(name, objective, drawn))
     write_changed(folder / "index.md", list_page(recipes))
     write_changed(folder / "provenance.md", provenance_page())
     write_changed(folder / "parts.md", parts_page([name for name in names() if name.kind == "part"]))
@@ -41,8 +38,8 @@ def write(folder: Path) -> None:
 # ---- one method ------------------------------------------------------------------------------------------------------
 
 
-def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, str, str]], drawn: bool) -> str:
-    """The page of a method; `others` are other methods, whether they add to it, and what is said if they do not."""
+def method_page(name: Name, objective: Objective, drawn: bool) -> str:
+    """The page of a method; `drawn`: whether there is a picture of its gradient."""
     described = objective.describe()
     aliases = "".join(f", `{alias}`" for alias in name.aliases)
     pieces = [
@@ -52,11 +49,11 @@ def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, st
         variant_table(name),
         open_numbers(name),
         "## Equation",
-        "\n".join(f"- {mathematics(line)}" for line in described["equation"].split("; ")),
+        "```text\n" + described["equation"].replace("; ", "\n") + "\n```",
         "## Stages",
         stage_row(described["parts"]),
-        "## Push",
-        push_words(name, drawn),
+        "## Gradient",
+        gradient_words(name, drawn),
         "## In its own words",
         docstring(name.doc),
         "## Held against",
@@ -67,12 +64,8 @@ def method_page(name: Name, objective: Objective, others: Sequence[tuple[str, st
         "\n".join(f"- {line}" for line in costs(objective)) or "Nothing beyond a forward and a backward pass.",
         "## Failure modes that it addresses",
         failure_mode_words(name),
-        "## On the map",
-        map_table(objective),
         "## What was found",
-        claims_list(objective, contribution_of(name)),
-        "## Combined with others",
-        combination_words(name.name, others),
+        claims_list(RECIPES[name.name].contribution),
     ]
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
@@ -81,11 +74,6 @@ def variant_table(name: Name) -> str:
     """What each variant is, as an expression."""
     rows = [f"| `{variant}` | `{text}` |" for variant, text in zip(name.variants, name.expressions, strict=True)]
     return "\n".join(["| variant | is |", "|---|---|", *rows])
-
-
-def contribution_of(name: Name) -> tuple[str, ...]:
-    """The parts that are a method's idea."""
-    return RECIPES[name.name].contribution
 
 
 def paper_link(paper: str) -> str:
@@ -117,15 +105,15 @@ def stage_row(parts: Sequence[dict[str, Any]]) -> str:
     return f'<ol class="stages">{"".join(cells)}</ol>'
 
 
-def push_words(name: Name, drawn: bool) -> str:
-    """The picture of the push, and what it leaves out."""
+def gradient_words(name: Name, drawn: bool) -> str:
+    """The picture of the gradient, and what it leaves out."""
     if not drawn:
-        return "Its surrogate looks at more than one token, so that the push is no function of the ratio alone."
+        return "Its surrogate looks at more than one token, so that the gradient is no function of the ratio alone."
     return (
-        f"![push of {name.name} by ratio]({name.name}.svg)\n\n"
-        "How hard, and in which direction, a token's log-prob is pushed, by its importance ratio, for a response of "
-        "one token whose advantage is 1 and for one of -1; its probability was 0.3. Ratio, surrogate and bounds alone: "
-        "masks, weights and penalties, which look at other things, are left out."
+        f"![gradient of {name.name} by ratio]({name.name}.svg)\n\n"
+        "The gradient of a token's log-prob by its importance ratio, for a response of one token whose advantage is 1 "
+        "and for one of -1; its probability was 0.3. Ratio, surrogate and bounds alone: masks, weights and penalties, "
+        "which look at other things, are left out."
     )
 
 
@@ -174,60 +162,15 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
-# ---- combinations ----------------------------------------------------------------------------------------------------
-
-
-def combinations(recipes: Sequence[Name]) -> dict[str, list[tuple[str, str, str]]]:
-    """Method -> (other, `adds`, `nothing` or `refused`, what is said)."""
-    return {one.name: [(other.name, *added(one, other)) for other in recipes if other is not one] for one in recipes}
-
-
-def added(one: Name, other: Name) -> tuple[str, str]:
-    """What becomes of one method plus another."""
-    base = with_examples(one)
-    try:
-        both = parse(f"{base}+{with_examples(other)}")
-    except ObjectiveError as error:
-        return "refused", str(error)
-    return ("nothing", "") if both == parse(base) else ("adds", "")
-
-
-def combination_words(name: str, others: Sequence[tuple[str, str, str]]) -> str:
-    """What may follow the method in an expression."""
-
-    def listed(kind: str) -> str:
-        return ", ".join(f"[{other}]({other}.md)" for other, found, _ in others if found == kind)
-
-    pieces = [f"`{name}+OTHER` adds something of {listed('adds')}." if listed("adds") else ""]
-    if listed("nothing"):
-        pieces.append(f"It has all that these would add: {listed('nothing')}.")
-    reasons: dict[str, list[str]] = {}
-    for other, found, said in others:
-        if found == "refused":
-            reasons.setdefault(said, []).append(f"[{other}]({other}.md)")
-    refused = [f"- {', '.join(those)}: {escaped(said)}" for said, those in reasons.items()]
-    if refused:
-        pieces.append("Refused:\n\n" + "\n".join(refused))
-    return "\n\n".join(piece for piece in pieces if piece)
-
-
 # ---- lists -----------------------------------------------------------------------------------------------------------
 
 
 def list_page(recipes: Sequence[Name]) -> str:
-    """Every method in a line."""
-    lines = [
-        "# Methods",
-        f"{len(recipes)} published methods, by the date of their papers; [the parts](parts.md) they share, "
-        "and [what each was held against](provenance.md).",
-    ]
-    rows = ["| method | is | what it does | paper |", "|---|---|---|---|"]
-    rows += [
-        f"| [{it.name}]({it.name}.md) | `{it.expressions[0]}` | {escaped(it.summary)} | {paper_link(it.paper)} |"
-        for it in recipes
-    ]
-    tree = ["```{toctree}", ":hidden:", "", "parts", "provenance", *(it.name for it in recipes), "```"]
-    return "\n\n".join([*lines, "\n".join(rows), "\n".join(tree)]) + "\n"
+    """What hangs below the list of methods."""
+    tree = ["```{toctree}", ":maxdepth: 1", "", "parts", "provenance", *(name.name for name in recipes), "```"]
+    return "\n\n".join(
+        ["# A page for each method", "[The list](../../methods.md) has them by chapter.", "\n".join(tree)]
+    )
 
 
 def provenance_page() -> str:

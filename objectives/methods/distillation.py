@@ -157,7 +157,7 @@ recipe(
     m = 0.5 in the first step, falling linearly to 0 over 50 steps;   eps = 0.2
 
 On GRPO without KL. The teacher is the model with the answer in its prompt, task.teacher_prompt: rewards say in which
-direction a token is pushed, the teacher how far.
+direction a token moves, the teacher how far.
 Open: eq. 16 has no ratio to the old policy; here GRPO's, as in the code.
 Left out, of the loop: their teacher is renewed every 20 steps; here it is the policy itself, or the starting model with
 model.teacher=initial.

@@ -253,7 +253,7 @@ recipe(
 
     A'_it = A_i + min( alpha sg[H_it], |A_i| / kappa ),   alpha = 0.4, kappa = 2
 
-Uncertain tokens gain: right ones are pushed more, wrong ones less. As kappa > 1, no advantage changes its sign, and one
+Uncertain tokens gain: right ones count more, wrong ones less. As kappa > 1, no advantage changes its sign, and one
 of zero stays zero. H is the current policy's; source=old takes the rollouts' and saves a forward. alpha is 0.1 for PPO.
 On GRPO with clip-higher and the mean over all tokens.
 Beside factors of the advantage: with source=current those that are settled with the rollouts (advantage_reweighting)
@@ -446,7 +446,7 @@ recipe(
     A'_i = A_i + alpha ( c(q) - c(o_i | q) ),   in groups whose rewards differ
     c(o | q) = exp( mean of log p over the ceil(20 %) least probable tokens of o ),   c(q) = exp( mean of log p over q )
 
-A response of which the policy is surer than of the prompt is pushed less, and one that it doubts more, right or wrong;
+A response of which the policy is surer than of the prompt counts less, and one that it doubts more, right or wrong;
 p is the old policy's, at the temperature of the rollouts. On JustRL's clip and mean over all tokens.
 alpha is not published, so that it is asked for. Open: c(q) "from the prompt's perplexity", here one over it; the groups
 left out, those with all wrong in one note and those with equal rewards in another: groups=any_right takes the first.

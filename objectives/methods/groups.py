@@ -52,7 +52,7 @@ recipe(
     A_i = 1 where all responses of the group are right and their rewards equal, -1 where all are wrong and they are;
     (R_i - mean_group) / std_group in all other groups
 
-Groups that teach GRPO nothing push as wholes. dynamic_sampling takes that away again. Left out: version 1's length
+Groups that teach GRPO nothing count as wholes. dynamic_sampling takes that away again. Left out: version 1's length
 reward, and the loss mask and clip that later versions have instead, of which no equations are known here.
 Another AGPO (arXiv:2605.20722) adapts clip and temperature and is not this.
 """

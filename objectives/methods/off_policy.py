@@ -104,7 +104,7 @@ recipe(
     J = (1/G) sum_i (1/|y_i|) sum_t w_i A_i log pi(y_it),   A_i = 1 where right, -1 where wrong
     w_i = 1 where A_i > 0,  sg[ clip(prod_t pi/pi_old, 0, 1) ] where A_i < 0
 
-Right answers are learnt whatever the policy has become; wrong ones stop to push once they are unlikely. No baseline:
+Right answers are learnt whatever the policy has become; wrong ones no longer once they are unlikely. No baseline:
 dynamic_sampling would take groups of one kind away. The taper is meant for the product of a response's ratios, which
 the recipe brings; sequence_ratio's norm=mean (a document of verl's) or token ratios make it another method.
 Deviations: the product's logarithm is clamped to [-20, 20]; the loss is -w A exp(log pi - sg[log pi]).

@@ -1,7 +1,7 @@
 """Losses over a group in place of the policy gradient: likelihoods, contrasts, regressions."""
 
 from objectives.batch import Prepared, TokenBatch
-from objectives.ops import Tensor, group_centred, group_index, group_log_softmax, group_mean, group_sum, pushed, torch
+from objectives.ops import Tensor, group_centred, group_index, group_log_softmax, group_mean, group_sum, settled, torch
 from objectives.part import Advantage, Bounds, Extra, Surrogate, parameter
 from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
@@ -76,11 +76,14 @@ class GroupContrast(Surrogate):
         total = highest + ((-highest).exp() + group_sum((score - highest[kind]).exp(), kind, 2 * groups)).log()
         both = (group_sum(there.to(score), kind, 2 * groups) > 0).view(-1, 2).all(1)[index]
         size = group_sum(there.to(score), index, groups)[index]
-        terms = {"push": sign * size * (score - total[kind]).exp() / self.tau, "value": total.view(-1, 2).sum(1)[index]}
+        terms = {
+            "slope": sign * size * (score - total[kind]).exp() / self.tau,
+            "value": total.view(-1, 2).sum(1)[index],
+        }
         return {name: values.where(both, 0.0).to(advantage) for name, values in terms.items()}
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
-        return pushed(extra, logp)
+        return settled(extra, logp)
 
     def formula(self) -> str:
         sums = "(1 + sum of exp({}s/{:g}) over those with A {} 0)".format
@@ -134,11 +137,11 @@ class GroupVariance(Surrogate):
         left = batch.advantage.double().sum(1) / tokens - change
         left = left + (group_sum(change * there, index, groups)[index]) / size.clamp(min=1)
         scale = (there * size / (size - 1)).where(size > 1, 0.0)
-        terms = {"push": scale * self.beta * left, "value": scale * left.square() / 2 / tokens}
+        terms = {"slope": scale * self.beta * left, "value": scale * left.square() / 2 / tokens}
         return {name: values.to(batch.advantage) for name, values in terms.items()}
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
-        return pushed(extra, logp)
+        return settled(extra, logp)
 
 
 recipe(
@@ -194,7 +197,7 @@ class TargetMatch(Surrogate):
 
         P = softmax over the group of sum_t log pi(y_it),   q = softmax of sum_t log pi_old(y_it) + A_i / eta
 
-    A response is pushed by q_i - P_i. Where the two are close, q - P comes from their logarithms.
+    The gradient of a response is q_i - P_i. Where the two are close, q - P comes from their logarithms.
     """
 
     failure_modes = ("hard_problems", "many_epochs")
@@ -217,13 +220,13 @@ class TargetMatch(Surrogate):
         wanted = old + batch.advantage.double().sum(1) / tokens.clamp(min=1) / self.eta
         log_p, log_q = (group_log_softmax(score, there, index, groups) for score in (logp, wanted))
         size = group_sum(there.double(), index, groups)[index]
-        push = size * _difference(log_q, log_p, wanted - logp, index, groups)
+        slope = size * _difference(log_q, log_p, wanted - logp, index, groups)
         cross = group_sum((log_q.exp() * log_p).where(there, 0.0), index, groups)[index]
-        terms = {"push": push, "value": -cross / tokens.clamp(min=1)}
+        terms = {"slope": slope, "value": -cross / tokens.clamp(min=1)}
         return {name: values.where(there, 0.0).to(batch.advantage) for name, values in terms.items()}
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
-        return pushed(extra, logp)
+        return settled(extra, logp)
 
 
 def _difference(log_q: Tensor, log_p: Tensor, change: Tensor, index: Tensor, groups: int) -> Tensor:
@@ -255,10 +258,10 @@ recipe(
     L = mean over prompts of  -sum_i q_i log P_i,   P = softmax over the group of sum_t log pi(y_it)
     q_i = P_old,i exp(u_i / eta) / sum,   u_i = (R_i - mean_group) / std_group with ddof 0, 0 where all R are equal
 
-The group's probabilities are fitted to a target that is fixed with the rollouts: a response is pushed by q_i - P_i,
+The group's probabilities are fitted to a target fixed with the rollouts: a response has the gradient q_i - P_i,
 which vanishes once the target is met, so that several passes do no harm (epochs); equal rewards hold it at P_old. P is
 settled over whole groups before the update, whatever micro-batches cut; the gradient is exact, and the equation prints
-the form that shows it. Of long responses one has nearly all of P, and little is pushed. Weights may not be added.
+the form that shows it. Of long responses one has nearly all of P, and the others learn little. Weights are refused.
 Open: the denominator of their language models, whose code is not public. Left out: kl(beta=0.001), theirs on GSM8K.
 Deviations: their code takes R - mean itself where the deviation is below 1e-6; a prompt with
 more responses weighs more, in their code all have the same number.

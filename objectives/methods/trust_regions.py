@@ -176,7 +176,7 @@ class DivergenceClip(Surrogate):
     kind: str = parameter("tv", ("tv", "kl"), "the divergence: total variation or KL, of token against all others")
     delta: float = parameter(0.15, "[0, inf)", "divergence above which a token is dropped")
     cap: float | None = parameter(None, "(0, inf)", "largest ratio that counts; none: no bound")
-    side: str = parameter("harmful", ("harmful", "both"), "dropped where the advantage pushes on, or wherever it moved")
+    side: str = parameter("harmful", ("harmful", "both"), "dropped where the advantage moves on, or wherever it moved")
 
     def loss(self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Extra) -> Tensor:
         weight = ratio.detach()

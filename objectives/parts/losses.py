@@ -118,8 +118,8 @@ class Clip(Surrogate):
 
         l_it = -min( r_it A_it, clip(r_it, 1 - low, 1 + high) A_it )
 
-    Without dual_clip a negative advantage pushes with the whole ratio, up to e^20 |A|, and beyond the ratio's clamp not
-    at all.
+    Without dual_clip the gradient of a negative advantage has the whole ratio, up to e^20 |A|; beyond the ratio's clamp
+    it is zero.
     """
 
     acts_on_policy = False

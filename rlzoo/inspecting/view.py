@@ -110,8 +110,8 @@ def look(
         logp = plan.batch.require("logp", "look")
         seen["advantage"][rows] = plan.batch.advantage
         seen["ratio"][rows] = torch.where(plan.batch.mask, objective.the(Ratio).ratio(plan.batch, logp), 0.0).detach()
-        seen["push"][rows] += objective.push(plan)
-        seen["penalty"][rows] += objective.push(
+        seen["push"][rows] += objective.token_gradient(plan)
+        seen["penalty"][rows] += objective.token_gradient(
             replace(plan, policy_coefficient=torch.zeros_like(plan.policy_coefficient))
         )
         updated = plan.batch.mask
@@ -166,7 +166,7 @@ def _push(
     step = Loop(objective, minibatches, moved=True).begin(batch, state)
     push = torch.zeros_like(step.prepared.advantage)
     for _, rows, plan in _plans(step, met):
-        push[rows] += objective.push(plan)
+        push[rows] += objective.token_gradient(plan)
     return push
 
 

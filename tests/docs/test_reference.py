@@ -41,15 +41,8 @@ def public(package: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("package", [objectives, rlzoo], ids=["objectives", "rlzoo"])
-def test_every_public_name_has_a_docstring_that_the_site_shows(package: Any) -> None:
-    import interface
-
-    page = interface.page(package.__name__, package)
-    headings = re.findall(r"^##+ (\w+)$", page, re.MULTILINE)
-    names = public(package)
-    assert [name for name, value in names if not inspect.getdoc(value)] == []
-    assert sorted(name.rpartition(".")[2] for name, _ in names) == sorted(headings)
-    assert " at 0x" not in page
+def test_every_public_name_has_a_docstring(package: Any) -> None:
+    assert [name for name, value in public(package) if not inspect.getdoc(value)] == []
 
 
 @pytest.mark.parametrize("schema", WHOLE)
@@ -76,12 +69,3 @@ def test_every_parameter_of_a_part_is_looked_up_with_its_default_its_range_and_i
     for name, shown in sections.items():
         assert shown.keys() == {one["name"] for one in PARTS[name]().parameters()}
         assert all(default and allowed and meaning for _, _, default, allowed, meaning in shown.values()), name
-
-
-def test_names_and_comparisons_are_mathematics() -> None:
-    from formula import latex
-
-    assert latex("r = pi(y) / pi_old(y)") == r"r  = \pi (y ) / \pi_{\mathrm{old}} (y )"
-    assert latex("A *= 0.3 p_old + 0.7") == r"A  \leftarrow  (0.3 p_{\mathrm{old}}  + 0.7) A"
-    assert latex("q = sqrt(1 - (p + 1e-06)) <= 1") == r"q  = \sqrt{1 - (p  + 10^{-6})} \leq  1"
-    assert latex("I = the top 20% of the tokens") == r"I  = \text{ the top }20\%  \text{ of the tokens }"

@@ -90,7 +90,9 @@ def the_account_multiplied_out_is_what_the_gradient_has(objective: Objective) ->
                 for name, value in coefficients.items()
             },
         )
-        torch.testing.assert_close(objective.push(again), objective.push(plan), rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(
+            objective.token_gradient(again), objective.token_gradient(plan), rtol=1e-12, atol=1e-15
+        )
 
 
 PENALISED = (Action.PENALTY, Action.CHOICE, Action.OBSERVATION)
@@ -116,7 +118,7 @@ def the_microscope_shows_the_account(objective: Objective) -> None:
         for entry in trace.of(Action.SELECT):
             left_out = batch.mask & ~(entry.value if entry.value.dim() == 2 else entry.value[:, None])
             assert torch.equal(seen.left_out[entry.part], left_out.any(1))
-        push += objective.push(plan)
+        push += objective.token_gradient(plan)
     again = torch.where(seen.tokens, seen.unweighted, 0.0)
     for name, values in seen.weights.items():
         again = again + values if name in seen.summands else again * values
@@ -149,7 +151,7 @@ def verls_columns_change_nothing(objective: Objective) -> None:
         same(made.batch.trace, wanted.batch.trace)
         assert torch.equal(made.policy_coefficient, wanted.policy_coefficient)
         assert torch.equal(made.batch.advantage, wanted.batch.advantage)
-        assert torch.equal(objective.push(made), objective.push(wanted))
+        assert torch.equal(objective.token_gradient(made), objective.token_gradient(wanted))
 
 
 def with_current(batch: Prepared, rollouts: TokenBatch) -> Prepared:

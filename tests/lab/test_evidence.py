@@ -137,37 +137,12 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The module that makes the pages on measurements; what it imports lies beside it."""
     monkeypatch.syspath_prepend(ROOT / "docs" / "build_site")
     yield __import__("evidence_pages")
-    for name in ("evidence_pages", "measurements", "links"):
+    for name in ("evidence_pages", "links"):
         sys.modules.pop(name, None)
 
 
-def test_the_page_of_failure_modes_has_each_with_its_parts_and_where_to_begin(site: Any) -> None:
+def test_the_page_of_failure_modes_has_each_with_its_parts(site: Any) -> None:
     page = site.which_objective_page()
-    assert site.beginning().words in page
     for failure_mode, meaning in FAILURE_MODES.items():
         assert f"`{failure_mode}`: {meaning}" in page
         assert remedies_table(failure_mode).markdown() in page or not addressing(failure_mode)
-
-
-def test_an_objective_has_its_rows_of_map_and_leaderboards_however_it_is_written(site: Any) -> None:
-    rows = site.rows_of(parse("justrl+s2t"), site.map_rows())
-    assert rows == site.rows_of(parse("stapo"), site.map_rows()) != []
-    assert site.map_table(parse("justrl+s2t"), None).count("\n| ") == len(rows) + 2
-    assert site.rows_of(parse("stapo(q=0.5)"), site.map_rows()) == []
-    said = site.claims_list(parse("justrl"), ())
-    assert (
-        "- Leaderboard knights, T=0.7, top-p=0.9: 60.1 %, -2.2 points [-5.3, 0.8], not distinguishable; 10 seeds."
-        in said
-    )
-
-
-def test_what_some_measure_calls_worse_or_one_leaderboard_has_alone_is_no_place_to_begin(site: Any) -> None:
-    def row(objective: str, board: str, **verdicts: str) -> dict[str, str]:
-        return {"objective": objective, "board": board, **verdicts}
-
-    rows = [row(name, board, verdict="better") for name in ("justrl", "stapo") for board in ("sums", "knights")]
-    rows += [row("grpo-kl", "sums", verdict="baseline"), row("dapo", "sums", verdict="better")]
-    assert site.beginning(rows).expression == "justrl"
-    found = site.beginning([*rows, row("justrl", "knights", verdict="", pass_verdict="worse, unstable")])
-    assert found.worse == ("justrl",) and found.expression == "stapo"
-    assert site.beginning([]).expression == "grpo-kl"

@@ -191,14 +191,14 @@ def what_is_touched_is_in_the_responses_and_the_same_in_any_cut(expression: str)
             assert all(torch.equal(mask, touched[name][rows][:, :width]) for name, mask in piece.items())
 
 
-def no_token_is_pushed_against_its_advantage(expression: str) -> None:
+def no_gradient_is_against_its_advantage(expression: str) -> None:
     objective = without_penalties(expression)
     for seed in range(3):
         batch = at_current(token_batch(random_case(seed)))
         for update in objective.passes(objective.prepare(batch)):
             plan = objective.plan(update)
             if plan.follows_advantage:
-                assert (objective.push(plan) * plan.batch.advantage >= 0).all()
+                assert (objective.token_gradient(plan) * plan.batch.advantage >= 0).all()
 
 
 LAWS: dict[str, Callable[[str], None]] = {
@@ -212,6 +212,6 @@ LAWS: dict[str, Callable[[str], None]] = {
         the_number_of_tokens_that_an_environment_wrote_changes_nothing,
         inactive_rows_have_no_gradient,
         what_is_touched_is_in_the_responses_and_the_same_in_any_cut,
-        no_token_is_pushed_against_its_advantage,
+        no_gradient_is_against_its_advantage,
     )
 }

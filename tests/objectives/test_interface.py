@@ -4,24 +4,18 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from objectives import (
-    Aggregate,
     Bounds,
     Modifier,
     ObjectiveError,
-    Penalty,
     Prepared,
-    Reward,
-    Surrogate,
     TokenBatch,
     parameter,
     parse,
@@ -166,7 +160,7 @@ def test_rows_without_advantage_are_active_where_advantages_have_no_say() -> Non
     objective = parse("nft")
     assert objective.plan(batch).active.all()
     assert not parse("grpo-kl").plan(batch).active.any()
-    assert (objective.push(objective.plan(batch))[batch.mask] != 0).all()
+    assert (objective.token_gradient(objective.plan(batch))[batch.mask] != 0).all()
 
 
 def test_a_penalty_is_on_the_tokens_it_chooses() -> None:
@@ -214,44 +208,6 @@ def test_modifiers_of_one_bound_replace_each_other_or_exclude_each_other_as_addi
     again = parse("dapo+seam_wide(width=0.3)")
     assert parse(again.expression) == again
     assert "clip(r, seam_wide, seam_wide)" in parse("justrl+seam_wide").equation
-
-
-def test_describing_an_objective_calculates_nothing() -> None:
-    @register
-    @dataclass(frozen=True)
-    class SeamSilent(Modifier):
-        """Cannot be calculated."""
-
-        name = "seam_silent"
-        paper = "arXiv:0000.00000"
-        sets = frozenset({"high"})
-
-        def modify(self, bounds: Bounds, batch: TokenBatch) -> Bounds:
-            raise AssertionError("calculated")
-
-    objective = parse("justrl+seam_silent")
-    assert "seam_silent" in objective.equation and objective.key
-    assert objective.describe()["equation"] == objective.equation
-    with pytest.raises(AssertionError, match="calculated"):
-        objective.plan(batch_z())
-
-
-def test_the_kinds_have_the_defaults_that_most_methods_want() -> None:
-    class Plain(Surrogate):
-        def loss(
-            self, ratio: Tensor, logp: Tensor, advantage: Tensor, bounds: Bounds, extra: Mapping[str, Tensor]
-        ) -> Tensor:
-            return -ratio * advantage
-
-    class Flat(Penalty):
-        pass
-
-    batch, surrogate = batch_z(), Plain()
-    aggregate = next(part for part in parse("grpo").parts if isinstance(part, Aggregate))
-    assert surrogate.extra(batch) == {} and surrogate.bounds(batch) == Bounds()
-    assert not surrogate.clips(batch.logp, batch.logp, Bounds()).any()
-    assert torch.equal(Flat().coefficients(batch, aggregate), aggregate.coefficients(batch, batch.mask))
-    assert not Reward.late and surrogate.follows_advantage and surrogate.reads_bounds == frozenset()
 
 
 @settings(deadline=None, derandomize=True, max_examples=20)

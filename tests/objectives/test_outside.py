@@ -59,11 +59,6 @@ def test_the_mask_on_the_page_works(folder: Path) -> None:
     assert plan.touched["confident"].any()
 
 
-def test_the_files_on_the_page_exist() -> None:
-    folder = Path(objectives.__file__).parent
-    assert all((folder / link).exists() for link in re.findall(r"\]\(([^)]+)\)", PAGE))
-
-
 def test_a_part_is_reached_by_import_path_and_its_canonical_form_reads_back(folder: Path) -> None:
     objective = parse("dapo+my_method:rare_bonus(threshold=0.05)")
     assert str(objective) == "dapo+my_method:rare_bonus(threshold=0.05)"

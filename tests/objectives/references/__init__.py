@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from tests.objectives.references import advantages, losses
-from tests.objectives.references.stages import DETACHED, FUNCTIONS, Pass, Reference, composed, reference
+from tests.objectives.references.stages import FUNCTIONS, Pass, Reference, composed, reference
 from tests.objectives.zoo_names import RECIPES, VARIANTS
 
-__all__ = ["DETACHED", "FUNCTIONS", "REFERENCES", "Pass", "Reference", "advantages", "composed", "losses", "reference"]
+__all__ = ["FUNCTIONS", "REFERENCES", "Pass", "Reference", "advantages", "composed", "losses", "reference"]
 
 _LINES = Path(__file__).parents[1].joinpath("referenced.txt").read_text(encoding="utf-8").splitlines()
 REFERENCES: dict[str, Reference] = {
@@ -14,4 +14,3 @@ REFERENCES: dict[str, Reference] = {
     for text in (*RECIPES, *(it for it in VARIANTS if "variant=paper" not in it), *_LINES)
     if not text.startswith("#")
 }
-"""Set before a test puts a mistake in place."""

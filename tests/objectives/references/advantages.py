@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -384,30 +385,19 @@ def advantage_reweighting(case: Case, advantage: Array, *, alpha: float) -> Arra
 
 
 @part
-def surprisal_reweighting(
-    case: Case,
-    advantage: Array,
-    *,
-    amplify: float,
-    attenuate: float,
-    fraction: float,
-    target_entropy: float | None,
-    adaptive: bool,
-    scope: str,
-    source: str,
-) -> Array:
+def surprisal_reweighting(case: Case, advantage: Array, at: Any) -> Array:
     """STARE (arXiv:2606.19236): W and M on the ceil(P n) most surprising of the n tokens of each sign, ties included.
 
     Only while H_old < target.
     """
     result = np.ones(advantage.shape)
     entropy = case.entropy_old[case.mask]
-    if target_entropy is not None and len(entropy) and not entropy.sum() / len(entropy) < target_entropy:
+    if at.target_entropy is not None and len(entropy) and not entropy.sum() / len(entropy) < at.target_entropy:
         return result
-    surprisal = -(case.logp_old if source == "old" else case.current)
-    for sign, factor in ((1, amplify), (-1, attenuate)):
-        for pool in pools(case, case.mask & (sign * advantage > 0), scope):
-            count = min(int(pool.sum()), max(1, int(pool.sum() * fraction + 0.999999))) if fraction else 0
+    surprisal = -(case.logp_old if at.source == "old" else case.current)
+    for sign, factor in ((1, at.amplify), (-1, at.attenuate)):
+        for pool in pools(case, case.mask & (sign * advantage > 0), at.scope):
+            count = min(int(pool.sum()), max(1, int(pool.sum() * at.fraction + 0.999999))) if at.fraction else 0
             if count:
                 boundary = sorted(surprisal[pool], reverse=True)[count - 1]
                 result[pool & (surprisal >= boundary)] = factor
@@ -421,9 +411,7 @@ def delight(case: Case, advantage: Array, *, eta: float) -> Array:
 
 
 @part
-def future_kl(
-    case: Case, advantage: Array, *, half_life: float, low: float, high: float, cap: float, safe: float
-) -> Array:
+def future_kl(case: Case, advantage: Array, at: Any) -> Array:
     """FIPO (arXiv:2603.19835): exp of the discounted log-ratios from the token on, term by term, in [low, high].
 
     Over the tokens that the loss sees. Ratios above cap have no say; at most 1 where A < 0 and r > safe.
@@ -433,9 +421,11 @@ def future_kl(
     for row, mask in enumerate(case.mask):
         z = change[row, mask]
         for at, t in enumerate(mask.nonzero()[0]):
-            terms = [0.5 ** ((s - at) / half_life) * z[s] if np.exp(z[s]) <= cap else 0.0 for s in range(at, len(z))]
-            factor = np.clip(np.exp(sum(terms)), low, high)
-            bad = advantage[row, t] < 0 and np.exp(z[at]) > safe
+            terms = [
+                0.5 ** ((s - at) / at.half_life) * z[s] if np.exp(z[s]) <= at.cap else 0.0 for s in range(at, len(z))
+            ]
+            factor = np.clip(np.exp(sum(terms)), at.low, at.high)
+            bad = advantage[row, t] < 0 and np.exp(z[at]) > at.safe
             result[row, t] = min(factor, 1.0) if bad else factor
     return result
 
@@ -461,34 +451,21 @@ def widths(h: Array, alpha: float, low: float, high: float) -> Sized:
 
 
 @part
-def zone_reweighting(
-    case: Case,
-    advantage: Array,
-    *,
-    alpha: float,
-    low: float,
-    high: float,
-    rho: float,
-    scope: str,
-    sign: str,
-    beta: float,
-) -> Array:
+def zone_reweighting(case: Case, advantage: Array, at: Any) -> Array:
     """HAPO: 1 + beta h of unsure tokens outside the half widths, and of sure ones inside."""
-    h, ratio = height(case, scope, rho, sign), np.exp(log_change(case))
-    below, above = widths(h, alpha, low, high)
+    h, ratio = height(case, at.scope, at.rho, at.sign), np.exp(log_change(case))
+    below, above = widths(h, at.alpha, at.low, at.high)
     inside = (ratio > 1 - below / 2) & (ratio < 1 + above / 2)
-    return np.where(np.where(h > 0, ~inside, inside), 1 + beta * h, 1.0)
+    return np.where(np.where(h > 0, ~inside, inside), 1 + at.beta * h, 1.0)
 
 
 @part
-def positive_reweighting(
-    case: Case, advantage: Array, *, target_entropy: float | None, start: float, step: float
-) -> Array:
+def positive_reweighting(case: Case, advantage: Array, at: Any) -> Array:
     """Positive-advantage reweighting (arXiv:2511.05993): lambda of the first step where A > 0."""
-    weight = start
-    if target_entropy is not None and case.mask.any():
+    weight = at.start
+    if at.target_entropy is not None and case.mask.any():
         entropy = case.entropy_old[case.mask].sum() / case.mask.sum()
-        weight = min(1.0, max(0.0, start + step * np.sign(entropy - target_entropy)))
+        weight = min(1.0, max(0.0, at.start + at.step * np.sign(entropy - at.target_entropy)))
     return np.where(advantage > 0, weight, 1.0)
 
 

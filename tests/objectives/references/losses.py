@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -117,34 +118,20 @@ def dual_clip(case: Case, ratio: Array, advantage: Array, limits: Limits, *, cap
 
 
 @part
-def dynamic_clip(
-    case: Case, ratio: Array, advantage: Array, limits: Limits, *, low: float, high: float, most: float
-) -> Limits:
+def dynamic_clip(case: Case, ratio: Array, advantage: Array, limits: Limits, at: Any) -> Limits:
     """DCPO (arXiv:2509.02333): bounds .5 + .5 sqrt(1 - 4 low/q) and .5 + .5 sqrt(1 + 4 high/q), at most 10."""
     below, above = np.ones(ratio.shape), np.ones(ratio.shape)
     for token in zip(*case.mask.nonzero(), strict=True):
         q = math.exp(case.logp_old[token])
-        below[token] = 1 - (0.5 + 0.5 * math.sqrt(max(1 - 4 * low / q, 0)))
-        above[token] = min(0.5 + 0.5 * math.sqrt(1 + 4 * high / q), most) - 1
+        below[token] = 1 - (0.5 + 0.5 * math.sqrt(max(1 - 4 * at.low / q, 0)))
+        above[token] = min(0.5 + 0.5 * math.sqrt(1 + 4 * at.high / q), at.most) - 1
     return replace(limits, low=below, high=above)
 
 
 @part
-def heterogeneous_clip(
-    case: Case,
-    ratio: Array,
-    advantage: Array,
-    limits: Limits,
-    *,
-    alpha: float,
-    low: float,
-    high: float,
-    rho: float,
-    scope: str,
-    sign: str,
-) -> Limits:
+def heterogeneous_clip(case: Case, ratio: Array, advantage: Array, limits: Limits, at: Any) -> Limits:
     """HAPO: bounds token by token."""
-    below, above = widths(height(case, scope, rho, sign), alpha, low, high)
+    below, above = widths(height(case, at.scope, at.rho, at.sign), at.alpha, at.low, at.high)
     return replace(limits, low=below, high=above)
 
 
@@ -157,36 +144,19 @@ def measured(gain: Array, ratio: Array, lower: float, upper: float, measure: str
 
 
 @part
-def balanced_clip(
-    case: Case,
-    ratio: Array,
-    advantage: Array,
-    limits: Limits,
-    *,
-    target: float,
-    lower: float,
-    lower_most: float,
-    lower_step: float,
-    upper: float,
-    upper_most: float,
-    upper_step: float,
-    first: str,
-    measure: str,
-    weighted: bool,
-    scope: str,
-) -> Limits:
+def balanced_clip(case: Case, ratio: Array, advantage: Array, limits: Limits, at: Any) -> Limits:
     """BAPO (arXiv:2510.18927, Algorithm 1): bounds in hundredths, the first moved to its end before the other is.
 
     Until the share of P = sum over A > 0 of min(r, upper) A in P + N, N = sum over A < 0 of max(r, lower) |A|, weighted
     by pi_old, or P/N, reaches the target. Equal up to 1e-6 is reached.
     """
     below, above = np.ones(ratio.shape), np.ones(ratio.shape)
-    for pool in pools(case, case.mask, scope):
-        gain = (np.exp(case.logp_old[pool]) if weighted else 1.0) * advantage[pool]
-        at = {"lower": round(100 * lower), "upper": round(100 * upper)}
-        ends = {"lower": (lower_step, lower_most), "upper": (upper_step, upper_most)}
-        order = ("lower", "upper") if first == "lower" else ("upper", "lower")
-        while measured(gain, ratio[pool], at["lower"] / 100, at["upper"] / 100, measure) < target * (1 - 1e-6):
+    for pool in pools(case, case.mask, at.scope):
+        gain = (np.exp(case.logp_old[pool]) if at.weighted else 1.0) * advantage[pool]
+        at = {"lower": round(100 * at.lower), "upper": round(100 * at.upper)}
+        ends = {"lower": (at.lower_step, at.lower_most), "upper": (at.upper_step, at.upper_most)}
+        order = ("lower", "upper") if at.first == "lower" else ("upper", "lower")
+        while measured(gain, ratio[pool], at["lower"] / 100, at["upper"] / 100, at.measure) < at.target * (1 - 1e-6):
             free = [name for name in order if at[name] + round(100 * ends[name][0]) <= round(100 * ends[name][1])]
             if not free:
                 break
@@ -202,15 +172,13 @@ def harmful(case: Case, advantage: Array) -> tuple[Array, Flags]:
 
 
 @part
-def second_moment_clip(
-    case: Case, ratio: Array, advantage: Array, limits: Limits, *, budget: float, low: float, high: float, scope: str
-) -> Limits:
+def second_moment_clip(case: Case, ratio: Array, advantage: Array, limits: Limits, at: Any) -> Limits:
     """M2PO's code (Infini-AI-Lab/M2PO@af54a3e, verl/trainer/ppo/core_algos.py:683-810): tau from the sorted squares."""
     change, there = harmful(case, advantage)
     below, above = np.ones(ratio.shape), np.full(ratio.shape, math.inf)
-    for pool in pools(case, case.mask, scope):
-        tau = m2po_width(sorted((change[pool & there] ** 2).tolist()), budget)
-        below[pool], above[pool] = max(1 - math.exp(-tau), low), max(math.exp(tau) - 1, high)
+    for pool in pools(case, case.mask, at.scope):
+        tau = m2po_width(sorted((change[pool & there] ** 2).tolist()), at.budget)
+        below[pool], above[pool] = max(1 - math.exp(-tau), at.low), max(math.exp(tau) - 1, at.high)
     return replace(limits, low=below, high=above)
 
 
@@ -263,27 +231,14 @@ def reinforce(case: Case, ratio: Array, slope: Array, advantage: Array, limits: 
 
 
 @part
-def cispo(
-    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, *, low: float, high: float
-) -> Terms:
+def cispo(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """CISPO (arXiv:2506.13585, eq. 4-5): sg[clip(r, 1 - low, 1 + high)] A pi / sg[pi]."""
-    weighted = np.minimum(np.maximum(ratio, 1 - low), 1 + high) * advantage
+    weighted = np.minimum(np.maximum(ratio, 1 - at.low), 1 + at.high) * advantage
     return weighted, weighted, abs(weighted)
 
 
 @part
-def divergence_clip(
-    case: Case,
-    ratio: Array,
-    slope: Array,
-    advantage: Array,
-    limits: Limits,
-    *,
-    kind: str,
-    delta: float,
-    cap: float | None,
-    side: str,
-) -> Terms:
+def divergence_clip(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """DPPO (arXiv:2602.04879): min(r, cap) A, or nothing where the probability has moved far in the direction of A.
 
     Moved: |p_sampler - p|, or the KL of (p_sampler, 1 - p_sampler) from (p, 1 - p), with 1e-8 in the logarithms of the
@@ -292,34 +247,26 @@ def divergence_clip(
     p = np.exp(case.current)
     mu = p / ratio
     moved = abs(mu - p)
-    if kind == "kl":
+    if at.kind == "kl":
         moved = mu * np.log(mu / p) + (1 - mu) * (np.log(1 - mu + 1e-8) - np.log(1 - p + 1e-8))
-    onward = np.where(advantage > 0, p > mu, p < mu) | (side == "both")
-    value = np.where(onward & (moved > delta), 0.0, np.minimum(ratio, math.inf if cap is None else cap) * advantage)
+    onward = np.where(advantage > 0, p > mu, p < mu) | (at.side == "both")
+    value = np.where(
+        onward & (moved > at.delta), 0.0, np.minimum(ratio, math.inf if at.cap is None else at.cap) * advantage
+    )
     return value, value, abs(value)
 
 
 @part
-def flipped_clip(
-    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, *, low: float, most: float
-) -> Terms:
+def flipped_clip(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """ASPO (arXiv:2510.06062): min(1/r, most) A where A > 0, none above; min(r, most) A where A < 0, none below."""
-    value = np.minimum(np.where(advantage > 0, 1 / ratio, ratio), most) * advantage
+    value = np.minimum(np.where(advantage > 0, 1 / ratio, ratio), at.most) * advantage
     dropped = np.where(advantage > 0, ratio > 1 + limits.high, ratio < 1 - limits.low)
     return value, np.where(dropped, 0.0, value), abs(value)
 
 
 @part
 def gradient_preserving_clip(
-    case: Case,
-    ratio: Array,
-    slope: Array,
-    advantage: Array,
-    limits: Limits,
-    *,
-    low: float,
-    beta1: float,
-    beta2: float,
+    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any
 ) -> Terms:
     """CE-GPPO (arXiv:2509.20712): beta1 (1 - low) A below where A < 0, beta2 (1 + high) A above where A > 0, else r A.
 
@@ -329,62 +276,43 @@ def gradient_preserving_clip(
     below, above = (np.broadcast_to(it, ratio.shape) for it in (1 - limits.low, 1 + limits.high))
     for token in zip(*case.mask.nonzero(), strict=True):
         if advantage[token] < 0 and ratio[token] < below[token]:
-            value[token] = by_logp[token] = beta1 * below[token] * advantage[token]
+            value[token] = by_logp[token] = at.beta1 * below[token] * advantage[token]
         elif advantage[token] > 0 and ratio[token] > above[token]:
-            value[token] = by_logp[token] = beta2 * above[token] * advantage[token]
+            value[token] = by_logp[token] = at.beta2 * above[token] * advantage[token]
         elif advantage[token] < 0 and ratio[token] > limits.cap:
             value[token], by_logp[token] = limits.cap * advantage[token], 0.0
     return value, by_logp, abs(by_logp)
 
 
 @part
-def unbounded_positive(
-    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, *, low: float
-) -> Terms:
+def unbounded_positive(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """UP (arXiv:2607.06987, eq. 14-15; verl's pull request 7022): A pi/sg[pi] where A > 0, PPO's clip elsewhere."""
     good = np.broadcast_to(advantage > 0, ratio.shape)
     return tuple(np.where(good, advantage, it) for it in clip(case, ratio, slope, advantage, limits))
 
 
 @part
-def banded_reinforce(
-    case: Case,
-    ratio: Array,
-    slope: Array,
-    advantage: Array,
-    limits: Limits,
-    *,
-    band: str,
-    low: float,
-    high: float,
-    far_low: float,
-    far_high: float,
-    weighted: bool,
-) -> Terms:
+def banded_reinforce(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """REC (arXiv:2509.24203; agentscope-ai/Trinity-RFT@1d7fae4, policy_loss_fn/rec_policy_loss.py:66-116)."""
-    inside = (ratio >= 1 - low) & (ratio <= 1 + high)
-    if band == "one_side":
-        inside = ((ratio <= 1 + high) & (advantage >= 0)) | ((advantage <= 0) & (ratio >= 1 - low))
-    if band == "ring":
-        inside |= ((advantage >= 0) & (ratio <= 1 - far_low)) | ((advantage <= 0) & (ratio >= 1 + far_high))
-    value = inside * advantage * (ratio if weighted else 1.0)
+    inside = (ratio >= 1 - at.low) & (ratio <= 1 + at.high)
+    if at.band == "one_side":
+        inside = ((ratio <= 1 + at.high) & (advantage >= 0)) | ((advantage <= 0) & (ratio >= 1 - at.low))
+    if at.band == "ring":
+        inside |= ((advantage >= 0) & (ratio <= 1 - at.far_low)) | ((advantage <= 0) & (ratio >= 1 + at.far_high))
+    value = inside * advantage * (ratio if at.weighted else 1.0)
     return value, value, abs(value)
 
 
 @part
-def soft_gate(
-    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, *, tau_pos: float, tau_neg: float
-) -> Terms:
+def soft_gate(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """SAPO (arXiv:2511.20347): (4/tau) sigmoid(tau (r - 1)) A; its derivative 4 s (1 - s) by r has s^2 taken off s."""
-    tau = np.where(advantage > 0, tau_pos, tau_neg)
+    tau = np.where(advantage > 0, at.tau_pos, at.tau_neg)
     s = 1 / (1 + np.exp(-tau * (ratio - 1)))
     return 4 / tau * s * advantage, 4 * s * (1 - s) * slope * advantage, 4 * s * (1 + s) * abs(slope * advantage)
 
 
 @part
-def symmetric_clip(
-    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, *, low: float, alpha: float, beta: float
-) -> Terms:
+def symmetric_clip(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """Symmetric loss (arXiv:2405.17618): alpha times PPO's, and beta A (1 - pi) / pi_old where the clip is idle.
 
     What has no gradient, A / pi_old, is left out. The second one counts as the authors' flags say.
@@ -392,39 +320,26 @@ def symmetric_clip(
     value, by_logp, _ = clip(case, ratio, slope, advantage, limits)
     lower, upper = 1 - limits.low, 1 + limits.high
     idle = ((lower <= ratio) & (ratio <= upper)) | (ratio * advantage <= np.clip(ratio, lower, upper) * advantage)
-    by_logp = alpha * by_logp + beta * idle * slope * advantage
-    return alpha * value + beta * idle * ratio * advantage, by_logp, abs(by_logp)
+    by_logp = at.alpha * by_logp + at.beta * idle * slope * advantage
+    return at.alpha * value + at.beta * idle * ratio * advantage, by_logp, abs(by_logp)
 
 
 @part
-def gamma_gate(
-    case: Case,
-    ratio: Array,
-    slope: Array,
-    advantage: Array,
-    limits: Limits,
-    *,
-    k_good: float,
-    l_good: float,
-    k_bad: float,
-    l_bad: float,
-) -> Terms:
+def gamma_gate(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """VESPO (arXiv:2602.10693): W^k exp(l (1 - W)) A; the exponent's terms magnify the rounding of W.
 
     Float32 ends near 1e-38.
     """
-    k, rate = np.where(advantage < 0, k_bad, k_good), np.where(advantage < 0, l_bad, l_good)
+    k, rate = np.where(advantage < 0, at.k_bad, at.k_good), np.where(advantage < 0, at.l_bad, at.l_good)
     value = ratio**k * np.exp(rate * (1 - ratio)) * advantage
     size = abs(value) * (1 + k * abs(np.log(ratio)) + rate * ratio)
     return value, value, size + 1e-30 * abs(advantage)
 
 
 @part
-def taper(
-    case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, *, low: float, high: float
-) -> Terms:
+def taper(case: Case, ratio: Array, slope: Array, advantage: Array, limits: Limits, at: Any) -> Terms:
     """TOPR (arXiv:2503.14286): weight 1 where A > 0, the response's ratio in [low, high] where A < 0; detached."""
-    value = np.where(advantage > 0, 1.0, np.clip(ratio, low, high)) * advantage
+    value = np.where(advantage > 0, 1.0, np.clip(ratio, at.low, at.high)) * advantage
     return value, value, abs(value)
 
 
@@ -526,12 +441,10 @@ def target_match(case: Case, ratio: Array, slope: Array, advantage: Array, limit
 
 
 @part
-def sampler_mask(
-    case: Case, advantage: Array, limits: Limits, *, level: str, low: float, high: float, shrinks: bool
-) -> Kept:
+def sampler_mask(case: Case, advantage: Array, limits: Limits, at: Any) -> Kept:
     """Tokens with low <= p_old / p_sampler <= high."""
-    ratio = mismatch(case, level)
-    return (ratio >= low) & (ratio <= high), shrinks
+    ratio = mismatch(case, at.level)
+    return (ratio >= at.low) & (ratio <= at.high), at.shrinks
 
 
 @part
@@ -555,29 +468,25 @@ def second_moment_mask(case: Case, advantage: Array, limits: Limits, *, budget: 
 
 
 @part
-def top_entropy(
-    case: Case, advantage: Array, limits: Limits, *, fraction: float, scope: str, source: str, denominator: str
-) -> Kept:
+def top_entropy(case: Case, advantage: Array, limits: Limits, at: Any) -> Kept:
     """20-Entropy (arXiv:2506.01939, eq. 6): H >= tau, which keeps the top ceil(fraction n) tokens, ties included."""
-    entropy = case.entropy_old if source == "old" else case.current_entropy
+    entropy = case.entropy_old if at.source == "old" else case.current_entropy
     kept = np.zeros(case.mask.shape, dtype=bool)
-    for pool in pools(case, case.mask, scope):
-        count = max(1, int(pool.sum() * fraction + 0.9999))
+    for pool in pools(case, case.mask, at.scope):
+        count = max(1, int(pool.sum() * at.fraction + 0.9999))
         kept |= pool & (entropy >= sorted(entropy[pool], reverse=True)[count - 1])
-    return kept, denominator == "kept"
+    return kept, at.denominator == "kept"
 
 
 @part
-def s2t(
-    case: Case, advantage: Array, limits: Limits, *, tau_p: float, q: float, scope: str, source: str, denominator: str
-) -> Kept:
+def s2t(case: Case, advantage: Array, limits: Limits, at: Any) -> Kept:
     """STAPO (arXiv:2602.15620): not (A > 0, p < tau, H below the q-quantile over the tokens with the first two)."""
-    logp = case.logp_old if source == "old" else case.current
-    entropy = case.entropy_old if source == "old" else case.current_entropy
+    logp = case.logp_old if at.source == "old" else case.current
+    entropy = case.entropy_old if at.source == "old" else case.current_entropy
     kept = case.mask.copy()
-    for pool in pools(case, case.mask & (advantage > 0) & (logp < math.log(tau_p)), scope):
-        kept &= ~(pool & (entropy < quantile(entropy[pool], q)))
-    return kept, denominator == "kept"
+    for pool in pools(case, case.mask & (advantage > 0) & (logp < math.log(at.tau_p)), at.scope):
+        kept &= ~(pool & (entropy < quantile(entropy[pool], at.q)))
+    return kept, at.denominator == "kept"
 
 
 def covariance(case: Case, advantage: Array, pool: Flags) -> Array:
@@ -593,20 +502,18 @@ def covariance(case: Case, advantage: Array, pool: Flags) -> Array:
 
 
 @part
-def clip_cov(
-    case: Case, advantage: Array, limits: Limits, *, fraction: float, low: float, high: float, scope: str
-) -> Kept:
+def clip_cov(case: Case, advantage: Array, limits: Limits, at: Any) -> Kept:
     """Clip-Cov (arXiv:2505.22617): not the floor(rho N) tokens, at least one, of the smallest random keys in the band.
 
     Low < Cov < high; tokens that the clip spares.
     """
     kept, ratio = case.mask.copy(), np.exp(log_change(case))
     clipped_off = np.where(advantage > 0, ratio > 1 + limits.high, (ratio < 1 - limits.low) & (advantage < 0))
-    for pool in pools(case, case.mask, scope):
+    for pool in pools(case, case.mask, at.scope):
         cov = covariance(case, advantage, pool)
-        band = pool & (cov > low) & (cov < high) & ~clipped_off
+        band = pool & (cov > at.low) & (cov < at.high) & ~clipped_off
         tokens = sorted(zip(*band.nonzero(), strict=True), key=lambda token: case.random_key[token])
-        for token in tokens[: max(1, int(fraction * pool.sum() + 1e-9))]:
+        for token in tokens[: max(1, int(at.fraction * pool.sum() + 1e-9))]:
             kept[token] = False
     return kept, False
 
@@ -712,26 +619,15 @@ def entropy_bonus(case: Case, advantage: Array, share: Share, *, coefficient: fl
 
 
 @part
-def adaptive_entropy(
-    case: Case,
-    advantage: Array,
-    share: Share,
-    *,
-    target_entropy: float,
-    start: float,
-    step: float,
-    most: float,
-    measured: str,
-    delayed: bool,
-) -> Term:
+def adaptive_entropy(case: Case, advantage: Array, share: Share, at: Any) -> Term:
     """Skywork-OR1's MAGIC (arXiv:2505.22312) in its first step: an entropy bonus with its start as coefficient.
 
     On while the mean of H_old, or of -log p_old, is below the target. The authors' code (SkyworkAI/Skywork-OR1@64e96af,
     core_algos.py:56-74, ray_trainer.py:1168, dp_actor.py:269-284): the switch is that of the last step, on at first.
     """
-    mean = (-case.logp_old if measured == "surprisal" else case.entropy_old)[case.mask]
-    is_on = delayed or (len(mean) > 0 and mean.mean() < target_entropy)
-    return entropy_bonus(case, advantage, share, coefficient=start if is_on else 0.0)
+    mean = (-case.logp_old if at.measured == "surprisal" else case.entropy_old)[case.mask]
+    is_on = at.delayed or (len(mean) > 0 and mean.mean() < at.target_entropy)
+    return entropy_bonus(case, advantage, share, coefficient=at.start if is_on else 0.0)
 
 
 @part

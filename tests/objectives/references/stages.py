@@ -1,15 +1,17 @@
 """How parts are written down a second time: float64 numpy functions that share no code with the package.
 
-A function has the name and the settings of its part, and what its stage gives it. `composed` puts those of an
-expression's parts together; `reference` says for each update pass with which coefficient grad log pi(y_it) enters the
-gradient of the objective.
+A function has the name of its part, its settings (each by name, or all as `at`), and what its stage gives it.
+`composed` puts those of an expression's parts together; `reference` says for each update pass with which coefficient
+grad log pi(y_it) enters the gradient of the objective.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -109,7 +111,9 @@ def composed(expression: str) -> Reference:
     found = Reference()
     for item in parse(expression).parts:
         settings = {it.name: getattr(item, it.name) for it in fields(item)}
-        function = partial(FUNCTIONS[item.name], **settings)
+        function = FUNCTIONS[item.name]
+        takes_all = "at" in inspect.signature(function).parameters
+        function = partial(function, at=SimpleNamespace(**settings)) if takes_all else partial(function, **settings)
         if item.name in BOUNDS:
             found.bounds.append(function)
         elif item.name in found.late:
