@@ -6,10 +6,18 @@ from pathlib import Path
 import evidence_pages
 import key_pages
 import method_pages
-from links import MIRRORED, mirror, rewritten
+from links import MIRRORED, mirror, rewritten, write_changed
 from sphinx.application import Sphinx
 
 GENERATED = "generated"
+PACKAGE = """# {0} from Python
+
+```{{eval-rst}}
+.. automodule:: {0}
+   :members:
+   :member-order: bysource
+```
+"""
 SIGNS = re.compile(r"([*|_\\])")
 
 
@@ -21,6 +29,8 @@ def write(app: Sphinx) -> None:
     method_pages.write(folder / "methods")
     key_pages.write(folder)
     evidence_pages.write(folder)
+    for name in ("objectives", "rlzoo"):
+        write_changed(folder / f"interface_{name}.md", PACKAGE.format(name))
 
 
 def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
