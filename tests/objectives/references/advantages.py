@@ -420,12 +420,10 @@ def future_kl(case: Case, advantage: Array, at: Any) -> Array:
     change = log_change(case)
     for row, mask in enumerate(case.mask):
         z = change[row, mask]
-        for at, t in enumerate(mask.nonzero()[0]):
-            terms = [
-                0.5 ** ((s - at) / at.half_life) * z[s] if np.exp(z[s]) <= at.cap else 0.0 for s in range(at, len(z))
-            ]
+        for n, t in enumerate(mask.nonzero()[0]):
+            terms = [0.5 ** ((s - n) / at.half_life) * z[s] for s in range(n, len(z)) if np.exp(z[s]) <= at.cap]
             factor = np.clip(np.exp(sum(terms)), at.low, at.high)
-            bad = advantage[row, t] < 0 and np.exp(z[at]) > at.safe
+            bad = advantage[row, t] < 0 and np.exp(z[n]) > at.safe
             result[row, t] = min(factor, 1.0) if bad else factor
     return result
 

@@ -153,15 +153,16 @@ def balanced_clip(case: Case, ratio: Array, advantage: Array, limits: Limits, at
     below, above = np.ones(ratio.shape), np.ones(ratio.shape)
     for pool in pools(case, case.mask, at.scope):
         gain = (np.exp(case.logp_old[pool]) if at.weighted else 1.0) * advantage[pool]
-        at = {"lower": round(100 * at.lower), "upper": round(100 * at.upper)}
+        bound = {"lower": round(100 * at.lower), "upper": round(100 * at.upper)}
         ends = {"lower": (at.lower_step, at.lower_most), "upper": (at.upper_step, at.upper_most)}
         order = ("lower", "upper") if at.first == "lower" else ("upper", "lower")
-        while measured(gain, ratio[pool], at["lower"] / 100, at["upper"] / 100, at.measure) < at.target * (1 - 1e-6):
-            free = [name for name in order if at[name] + round(100 * ends[name][0]) <= round(100 * ends[name][1])]
+        target = at.target * (1 - 1e-6)
+        while measured(gain, ratio[pool], bound["lower"] / 100, bound["upper"] / 100, at.measure) < target:
+            free = [name for name in order if bound[name] + round(100 * ends[name][0]) <= round(100 * ends[name][1])]
             if not free:
                 break
-            at[free[0]] += round(100 * ends[free[0]][0])
-        below[pool], above[pool] = 1 - at["lower"] / 100, at["upper"] / 100 - 1
+            bound[free[0]] += round(100 * ends[free[0]][0])
+        below[pool], above[pool] = 1 - bound["lower"] / 100, bound["upper"] / 100 - 1
     return replace(limits, low=below, high=above)
 
 
