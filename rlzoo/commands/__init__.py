@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Protocol
 from objectives import VERSION, ObjectiveError
 from rlzoo.commands import (
     compare,
-    completion,
     doctor,
     eval,
     fit,
@@ -90,9 +89,9 @@ COMMANDS: dict[str, Command] = {
     "doctor": doctor,
     "warmup": Laboratory("warmup", "make the embedded model by supervised warm-up"),
     "push": push,
-    "completion": completion,
 }
 REMOVED = {
+    "completion": "rlzoo COMMAND --help lists its keys",
     "choose": "rlzoo objectives --for entropy_collapse shows what addresses a failure mode",
     "regrade": "rlzoo grade regrade=true FILE.jsonl grades kept responses again",
 }
@@ -104,8 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     A signal that asks to end is said in a line, too, and its number is added to 128: 130 for Ctrl-C.
     """
-    if "_ARGCOMPLETE" in os.environ:
-        completion.complete(_parser())
     warnings.formatwarning = _plain_warning
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(PlainFormatter())

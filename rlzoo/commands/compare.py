@@ -15,7 +15,7 @@ WORDS = (
 def declare(parser: ArgumentParser) -> None:
     """Objectives, what is ablated, files and keys."""
     table = key_table(own_keys("compare"))
-    declare_words(parser, "compare", "EXPRESSION | CONFIG.yaml | key=value", WORDS, table=table, objectives=True)
+    declare_words(parser, "compare", "EXPRESSION | CONFIG.yaml | key=value", WORDS, table=table)
     parser.add_argument(
         "--ablate", action="append", default=[], metavar="EXPRESSION", help="it, and without each part in turn"
     )

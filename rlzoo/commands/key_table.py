@@ -1,10 +1,9 @@
-"""The keys that a command takes, as its words, in its help and for the shell."""
+"""The keys that a command takes, as its words and in its help."""
 
 import textwrap
 from argparse import ArgumentParser
 from collections.abc import Iterable
 
-from rlzoo.commands.completion import completed
 from rlzoo.config import Key, keys_of
 
 
@@ -15,12 +14,10 @@ def declare_words(
     help: str = "later ones win",
     nargs: str = "*",
     table: str = "",
-    objectives: bool = False,
 ) -> None:
-    """Adds the words of a command, which a shell completes, and the table of its keys, unless another is given."""
+    """Adds the words of a command, and the table of its keys unless another is given."""
     parser.epilog = table or key_table(keys_of(command))
-    words = parser.add_argument("words", nargs=nargs, metavar=metavar, help=help)
-    completed(words, keys_of(command), objectives)
+    parser.add_argument("words", nargs=nargs, metavar=metavar, help=help)
 
 
 def key_table(keys: Iterable[Key], note: str = "") -> str:

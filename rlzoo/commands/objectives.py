@@ -9,7 +9,6 @@ from typing import Any
 
 from objectives import FAILURE_MODES, names, parse, with_examples
 from objectives.peers import PEERS, REMOVED
-from rlzoo.commands.completion import completed
 from rlzoo.errors import UserError, nearest
 
 SUMMARY = "show the zoo, an objective, or how two differ; translate to and from other libraries"
@@ -17,10 +16,9 @@ SUMMARY = "show the zoo, an objective, or how two differ; translate to and from 
 
 def declare(parser: ArgumentParser) -> None:
     """Up to two expressions, or the file of another library."""
-    words = parser.add_argument(
+    parser.add_argument(
         "words", nargs="*", default=[], metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'"
     )
-    completed(words, (), objectives=True)
     parser.add_argument("--search", metavar="WORD", default="", help="only what mentions it")
     parser.add_argument(
         "--for",

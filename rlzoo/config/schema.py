@@ -6,7 +6,7 @@ decides, and with the commands besides `rlzoo train` and `rlzoo compare` that re
     max_prompt_tokens: Annotated[Count, RESULTS, EVALUATES | TASK | FIT] = 1024
 
 pydantic's `TypeAdapter` checks types and ranges of the whole schema (`reading.py`); OmegaConf only reads YAML. What
-else a field is annotated with is read here, by help, completion, documentation, comparison and resumption.
+else a field is annotated with is read here, by help, documentation, comparison and resumption.
 """
 
 import ast

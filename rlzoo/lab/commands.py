@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def declare_map(parser: ArgumentParser) -> None:
     """Objectives, every recipe if there is none, and keys."""
-    declare_words(parser, "map", "EXPRESSION | key=value", "objectives, every recipe if there is none", objectives=True)
+    declare_words(parser, "map", "EXPRESSION | key=value", "objectives, every recipe if there is none")
 
 
 def map_command(arguments: Namespace) -> None:
@@ -64,9 +64,7 @@ def map_objectives(objectives: Sequence[str] | str = (), progress: bool = True, 
 def declare_suite(parser: ArgumentParser) -> None:
     """Objectives, the experiments' own arms alone if there is none, and keys."""
     parser.set_defaults(after="what is done is kept; the same command goes on where it stopped")
-    declare_words(
-        parser, "suite", "EXPRESSION | key=value", "objectives beside the experiments' own arms", objectives=True
-    )
+    declare_words(parser, "suite", "EXPRESSION | key=value", "objectives beside the experiments' own arms")
 
 
 def suite_command(arguments: Namespace) -> int:

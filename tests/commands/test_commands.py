@@ -11,7 +11,6 @@ import pytest
 import rlzoo.commands
 from objectives.version import VERSION
 from rlzoo.commands import COMMANDS, Laboratory, main
-from rlzoo.commands.completion import SHELLS
 from tests.conftest import error_of
 from tests.thinned import thinned
 
@@ -69,8 +68,7 @@ WRONG = [
     "train task.name=foo",
     "grade regrade=true g=5/nowhere.jsonl ouput=1",
     "warmup stepz=1",
-    "completion bosh",
-    "completion bash further",
+    "completion bash",
 ]
 WITHOUT_TORCH = """
 import sys
@@ -144,30 +142,6 @@ def test_a_habit_of_other_trainers_is_answered_with_what_to_write(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert says in error_of(capsys, *words)
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_gets_what_completes_words(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    assert "rlzoo" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("line", "completed"),
-    [
-        ("rlzoo tr", {"train"}),
-        ("rlzoo train train.le", {"train.learning_rate="}),
-        ("rlzoo train objective=sta", {"stapo", "stare"}),
-        ("rlzoo compare grpo see", {"seeds="}),
-        ("rlzoo objectives clip_h", {"clip_higher"}),
-    ],
-)
-def test_a_shell_completes_commands_keys_and_objectives(line: str, completed: set[str], tmp_path: Path) -> None:
-    answer = tmp_path / "answer"
-    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE_IFS": "\n"}
-    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": str(answer), "_ARGCOMPLETE_COMP_WORDBREAKS": " =:"}
-    subprocess.run([sys.executable, "-m", "rlzoo"], env=os.environ | asked, capture_output=True)
-    assert {word.strip() for word in answer.read_text().split("\n")} == completed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
