@@ -37,9 +37,7 @@ from rlzoo.experiment.identity import unique_labels
 from rlzoo.files import read_json, write_json
 from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Verdicts
-from rlzoo.tasks.text import asked
 
-EXAMPLES = 3
 FinishedRuns: TypeAlias = Mapping[Identity, Sequence[FinishedRun]]
 """By row."""
 
@@ -88,26 +86,6 @@ class LeaderboardRow:
 
 
 @dataclass(frozen=True)
-class RowResponse:
-    """What one row answered."""
-
-    text: str
-    is_correct: bool
-    right: int
-    samples: int
-
-
-@dataclass(frozen=True)
-class LeaderboardExample:
-    """A held-out problem and a response of every row."""
-
-    prompt: str
-    answer: str
-    responses: Sequence[RowResponse]
-    """In the order of the rows."""
-
-
-@dataclass(frozen=True)
 class Leaderboard:
     """Everything that the tables and the page show; rows from the best to the worst at the first decoding."""
 
@@ -126,7 +104,6 @@ class Leaderboard:
     alike: Sequence[Alike]
     notes: Sequence[str]
     """What is to be said of the folders."""
-    examples: Sequence[LeaderboardExample]
     token_curves: TokenCurves | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
     primary: Sequence[tuple[str, Place]] = ()
@@ -225,7 +202,6 @@ def make_leaderboard(
         alike=results.alike,
         primary=results.primary,
         notes=[*notes, *unknown_code(runs), *different_versions(runs)],
-        examples=_examples([of_row[row.identity][0] for row in rows]),
         token_curves=token_curves(of_row),
         rewards=rewards,
         untrained=_untrained(of_row[base]),
@@ -398,25 +374,6 @@ def _environment(runs: Sequence[FinishedRun]) -> dict[str, list[str]]:
     return {key: list(each) for key, each in values.items()}
 
 
-def _examples(runs: Sequence[FinishedRun]) -> list[LeaderboardExample]:
-    """The problems that the rows disagree about most, answered by the first seed's first sample."""
-    evaluations = [next(iter(run.evaluations.values())) for run in runs]
-    right = np.stack([evaluation.column("correct") for evaluation in evaluations])
-    spread = np.ptp(right.mean(axis=2), axis=0)
-    samples = evaluations[0].samples
-    examples = []
-    for problem in np.argsort(-spread, kind="stable")[:EXAMPLES]:
-        records = [evaluation.records[problem * samples] for evaluation in evaluations]
-        prompt = records[0]["prompt"]
-        responses = [
-            RowResponse(record["response"], record["correct"] == 1, int(right[row, problem].sum()), samples)
-            for row, record in enumerate(records)
-        ]
-        text = prompt if isinstance(prompt, str) else asked(prompt)
-        examples.append(LeaderboardExample(text, records[0]["answer"], responses))
-    return examples
-
-
 # ---- tables of results -----------------------------------------------------------------------------------------------
 
 
@@ -466,7 +423,6 @@ def make_table_leaderboard(
         alike=results.alike,
         primary=results.primary,
         notes=scores.notes,
-        examples=[],
     )
 
 

@@ -209,8 +209,6 @@ class Result:
 
     measured: Mapping[str, Measured]
     """By each of the MEASURES."""
-    scores: np.ndarray
-    """[seeds, sets] avg@k of each run on each problem set."""
     pass_at: Mapping[int, float]
     length: float | None
     truncated: float | None
@@ -330,7 +328,6 @@ def _result(measured: Mapping[str, Measured], runs: Sequence[ScoredRun], parts: 
     largest = min(of_set.shape[1] for of_set in correct)
     return Result(
         measured,
-        scores=accuracies(runs, parts),
         pass_at={
             k: float(np.mean([pass_at_k(of_set, k).mean() for of_set in correct])) for k in powers_of_two(largest)
         },
@@ -343,11 +340,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """None where one is not known."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
-
-
-def accuracies(runs: Sequence[ScoredRun], parts: Sequence[Place]) -> np.ndarray:
-    """[seeds, sets] avg@k of each run on each problem set."""
-    return np.array([[run.answers[part].correct.mean() for part in parts] for run in runs])
 
 
 def _same_as(

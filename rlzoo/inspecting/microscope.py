@@ -35,7 +35,7 @@ from rlzoo.experiment.machine import shortage_named
 from rlzoo.experiment.run_folder import RESPONSES, RunFolder
 from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines
-from rlzoo.inspecting.view import Agreement, Quadrant, Silenced, View, compare_views, look, most_silenced, quadrants
+from rlzoo.inspecting.view import Agreement, Quadrant, View, compare_views, look, quadrants
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.rows import plans_by_report
 from rlzoo.training.run import load_trainer
@@ -86,11 +86,6 @@ class Microscope:
     def quadrants(self) -> list[list[Quadrant]]:
         """Of each view."""
         return [quadrants(self.batch, view, self.settings.probability, self.uncertain) for view in self.views]
-
-    @property
-    def silenced(self) -> list[list[Silenced]]:
-        """Of each view."""
-        return [most_silenced(self.batch, self.collected.rollouts.tokens, view) for view in self.views]
 
     @property
     def comparison(self) -> Agreement | None:

@@ -190,22 +190,6 @@ class Quadrant:
 
 
 @dataclass(frozen=True)
-class Silenced:
-    """A token that a part silences, over all its occurrences."""
-
-    token: int
-    part: str
-    count: int
-    probability: float
-    entropy: float
-    """Means over the occurrences."""
-    push: float
-    """Mean of what the push would be without the part."""
-    push_share: float
-    """Of the sum of the sizes of all pushes without the part."""
-
-
-@dataclass(frozen=True)
 class Agreement:
     """Two objectives on the same rollouts, in numbers of tokens."""
 
@@ -234,25 +218,6 @@ def quadrants(batch: TokenBatch, view: View, probable: float, uncertain: float) 
             push_share, logit_share = (float(size[here].sum()) / (float(size.sum()) or 1.0) for size in sizes)
             kinds.append(Quadrant(p, h, s, count, count / max(1, tokens), push_share, logit_share))
     return kinds
-
-
-def most_silenced(batch: TokenBatch, tokens: Tensor, view: View) -> list[Silenced]:
-    """What each part silences, by token, the most frequent first; `tokens` [N, T] are the ids."""
-    probability, entropy = batch.require("logp_old", "silenced").exp(), batch.require("entropy_old", "silenced")
-    counted = []
-    for part, silenced in view.silenced.items():
-        without = view.without[part]
-        whole = float(without.abs().sum()) or 1.0
-        ids, number, counts = tokens[silenced].unique(return_inverse=True, return_counts=True)
-
-        def total(values: Tensor, silenced: Tensor = silenced, number: Tensor = number) -> list[float]:
-            sums = torch.zeros(int(number.max()) + 1 if len(number) else 0, dtype=torch.float64)
-            return list(sums.index_add(0, number, values[silenced].double()).tolist())
-
-        sums = zip(total(probability), total(entropy), total(without), total(without.abs()), strict=True)
-        for token, n, (p, h, push, size) in zip(ids.tolist(), counts.tolist(), sums, strict=True):
-            counted.append(Silenced(token, part, n, p / n, h / n, push / n, size / whole))
-    return sorted(counted, key=lambda token: (-token.count, -token.push_share, token.token))
 
 
 def compare_views(batch: TokenBatch, first: View, second: View) -> Agreement:

@@ -130,7 +130,7 @@ def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[
     maps = [value if isinstance(value, Mapping) else {} for value in by_row]
     return [
         (
-            Column(statistic.heading + statistic.place.format(place)),
+            Column(f"{statistic.heading}{place}"),
             [_figure(of_row.get(place), statistic) for of_row in maps],
         )
         for place in places
@@ -234,13 +234,10 @@ def markdown(board: Leaderboard) -> str:
 
 def page(board: Leaderboard) -> str:
     """One HTML page that needs nothing else: no network, no fonts, no library. What others wrote is escaped."""
-    pictures: dict[str, Any] = {"curves": ()}
-    pictures["differences"] = {
+    differences = {
         at: figures.differences_figure(frame, f"differences {number}")
         for number, (at, frame) in enumerate(zip(board.decodings, frames(board).values(), strict=True), 1)
     }
-    if board.is_trained:
-        pictures["curves"] = figures.accuracy_curves(board), figures.entropy_curves(board)
     return (
         templates()
         .get_template("page.html")
@@ -265,8 +262,8 @@ def page(board: Leaderboard) -> str:
             touched=touched_table(board) if board.is_trained else None,
             touched_words=(TOUCHED, SHARES),
             named=named,
-            over_tokens=Markup(figures.accuracy_over_tokens(board)) if board.token_curves else "",
-            **pictures,
+            differences=differences,
+            curves=figures.learning_curves(board) if board.is_trained else (),
         )
     )
 

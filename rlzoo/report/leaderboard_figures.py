@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -17,9 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
-from rlzoo.errors import printable
 from rlzoo.report.drawing import DOWN, INK, UP, WIDTH, save_figure, smoothed, svg, themed
-from rlzoo.report.formatting import tokens
 from rlzoo.report.leaderboard_statistics import PICTURED, in_percent
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
@@ -50,35 +47,23 @@ def strokes(rows: Sequence[LeaderboardRow]) -> dict[Identity, Stroke]:
     return {row: Stroke(to_hex(color), *look) for row, (color, *look) in zip(identities, looks, strict=True)}
 
 
-@dataclass(frozen=True)
-class CurveFigure:
-    """A figure over steps, and what stands under the pointer."""
-
-    svg: Markup
-    title: str
-    first: int
-    """The step at its left end."""
-    last: int
-    series: Sequence[Mapping[str, Any]]
-    """Name, colour, values by step, and held-out ones at some steps."""
-
-
-def accuracy_curves(board: Leaderboard) -> CurveFigure:
-    """Accuracy of the training rollouts by step, with the held-out evaluations on the way, in %."""
+def learning_curves(board: Leaderboard) -> list[Markup]:
+    """Accuracy of the training rollouts by step, with the held-out evaluations on the way, in %; then the entropy."""
     trainings = board.trainings.items()
-    held_out = {row: {step: 100 * value for step, value in runs.held_out.items()} for row, runs in trainings}
-    return _curves(board, accuracy_by_step(board), "accuracy of the training rollouts (%)", held_out)
+    accuracies = {row: smoothed(100 * runs.accuracy_curves) for row, runs in trainings}
+    entropies = {row: smoothed(runs.entropy_curves) for row, runs in trainings}
+    looks = strokes(board.rows)
 
+    def draw(axis: Axes) -> None:
+        draw_learning(axis, board, accuracies, "accuracy of the training rollouts (%)")
+        for row, runs in trainings:
+            steps, values = list(runs.held_out), [100 * value for value in runs.held_out.values()]
+            axis.plot(steps, values, looks[row].marker, color=looks[row].color, markersize=5, clip_on=False)
 
-def accuracy_by_step(board: Leaderboard) -> dict[Identity, np.ndarray]:
-    """[seeds, steps] of each row, smoothed, in %."""
-    return {row: smoothed(100 * runs.accuracy_curves) for row, runs in board.trainings.items()}
+    def draw_entropy(axis: Axes) -> None:
+        draw_learning(axis, board, entropies, "entropy of the policy (nats)")
 
-
-def entropy_curves(board: Leaderboard) -> CurveFigure:
-    """Entropy by step."""
-    smooth = {row: smoothed(runs.entropy_curves) for row, runs in board.trainings.items()}
-    return _curves(board, smooth, "entropy of the policy (nats)", {})
+    return [Markup(svg(draw, "accuracy by step")), Markup(svg(draw_entropy, "entropy by step"))]
 
 
 def draw_learning(axis: Axes, board: Leaderboard, smooth: Mapping[Identity, np.ndarray], title: str) -> None:
@@ -88,67 +73,10 @@ def draw_learning(axis: Axes, board: Leaderboard, smooth: Mapping[Identity, np.n
         stroke = looks[row]
         steps = np.arange(1, curves.shape[1] + 1)
         axis.fill_between(steps, curves.min(0), curves.max(0), color=stroke.color, alpha=0.13, linewidth=0)
-        name = printable(str(board.names[row]))
-        axis.plot(steps, curves.mean(0), color=stroke.color, linestyle=stroke.line_style, linewidth=1.6, label=name)
+        axis.plot(steps, curves.mean(0), color=stroke.color, linestyle=stroke.line_style, linewidth=1.6)
     axis.set_xlabel("step")
     axis.set_title(title, loc="left", fontsize=10)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-
-
-def _curves(
-    board: Leaderboard,
-    smooth: Mapping[Identity, np.ndarray],
-    title: str,
-    held_out: Mapping[Identity, Mapping[int, float]],
-) -> CurveFigure:
-    """The axis reaches as far as the curves and the points do."""
-    first = min((step for points in held_out.values() for step in points), default=1)
-    first, last = min(first, 1), max(curves.shape[1] for curves in smooth.values())
-    looks = strokes(board.rows)
-
-    def draw(axis: Axes) -> None:
-        draw_learning(axis, board, smooth, title)
-        for row, points in held_out.items():
-            steps, values = list(points), list(points.values())
-            axis.plot(steps, values, looks[row].marker, color=looks[row].color, markersize=5, clip_on=False)
-        axis.set_xlim(first, max(last, first + 1))
-
-    series = [
-        {
-            "name": printable(str(board.names[row])),
-            "color": stroke.color,
-            "values": [round(float(value), 4) for value in smooth[row].mean(0)],
-            "heldOut": {step: round(value, 1) for step, value in held_out.get(row, {}).items()},
-        }
-        for row, stroke in looks.items()
-    ]
-    return CurveFigure(Markup(svg(draw, title)), title, first, max(last, first + 1), series)
-
-
-def accuracy_over_tokens(board: Leaderboard) -> str:
-    """Each row's accuracy over the tokens that it had sampled."""
-    looks, curves = strokes(board.rows), board.token_curves
-    assert curves
-
-    def draw(axis: Axes) -> None:
-        for row in board.rows:
-            if curve := curves.rows.get(row.identity):
-                few = curve.accuracy[:, None] if curves.is_held_out else _in_blocks(curve.accuracy)
-                middles = curve.tokens[:, None] if curves.is_held_out else _in_blocks(curve.tokens)
-                stroke = looks[row.identity]
-                (line,) = axis.plot(middles.mean(axis=1), 100 * few.mean(axis=1), markersize=4, color=stroke.color)
-                line.set(linestyle=stroke.line_style, marker=stroke.marker)
-        axis.xaxis.set_major_formatter(lambda value, _: tokens(value))
-        axis.set_xlabel("response tokens sampled")
-        axis.set_title("accuracy (%)", loc="left", fontsize=10)
-
-    return svg(draw, "accuracy over tokens", width=2 * WIDTH)
-
-
-def _in_blocks(values: np.ndarray) -> np.ndarray:
-    """[blocks, points] of about twenty blocks of training rollouts; what is left over at the start is not drawn."""
-    length = max(1, len(values) // 20)
-    return values[len(values) % length :].reshape(-1, length)
 
 
 # ---- records as dots -------------------------------------------------------------------------------------------------

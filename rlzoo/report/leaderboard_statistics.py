@@ -11,14 +11,11 @@ from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.comparing.results import ACCURACY, AREA, REWARD, Place
 from rlzoo.comparing.token_curves import TokenCurve
 from rlzoo.report.leaderboard_sentences import has_discoveries
-from rlzoo.statistics.aggregates import THRESHOLDS, improvement, interquartile_mean, performance_profile
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.verdicts import Measured
 
 ByPlace: TypeAlias = Mapping[Any, float | None]
 Value: TypeAlias = float | Estimate | Measured | ByPlace | None
-LEAST_SCORES = 4
-"""Of fewer the interquartile mean is the mean."""
 STEPS_TO_BASELINE = "steps to the baseline's last accuracy, seed "
 
 
@@ -34,7 +31,7 @@ def as_p_value(value: float) -> str:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A figure of every row. With several places, as thresholds are, it has a column for each."""
+    """A figure of every row. With several places, as seeds are, it has a column for each."""
 
     name: str
     """Of its column in the CSV; of several, how they begin."""
@@ -43,8 +40,6 @@ class Statistic:
     value: Callable[[Leaderboard, LeaderboardRow, Place], Value]
     """Shares from 0 to 1; None where a row has none."""
     write: Callable[[float], str] = "{:.2f}".format
-    place: str = "{}"
-    """How a place is written behind the heading."""
     pictured: str = ""
     """What the picture calls it, which otherwise leaves it out."""
 
@@ -95,20 +90,6 @@ def _when_spent(
     return of_row
 
 
-def _improvement(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
-    scores, baseline = row.results[decoding].scores, board.baseline.results[decoding].scores
-    return None if row.is_baseline else improvement(scores, baseline)
-
-
-def _interquartile_mean(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float | None:
-    scores = row.results[decoding].scores
-    return interquartile_mean(scores) if scores.size >= LEAST_SCORES else None
-
-
-def _profile(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> ByPlace:
-    return dict(zip(THRESHOLDS, performance_profile(row.results[decoding].scores), strict=True))
-
-
 def _steps_to_baseline(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> ByPlace | None:
     return dict(zip(row.seeds, row.training.steps_to_baseline, strict=False)) or None if row.training else None
 
@@ -124,7 +105,6 @@ BY_DECODING: Mapping[str, Sequence[Statistic]] = {
         Statistic("p_page", "p (page)", _p_value, as_p_value),
         Statistic("false_discovery_rate", "false discovery rate", _false_discoveries, as_p_value),
         Statistic("seeds_needed_", "seeds to find it, ", _seeds_needed, "{:.0f}".format),
-        Statistic("p_improvement", "P(improvement)", _improvement),
         *(
             Statistic(name, name + "@{k}", _measured(name), in_percent, pictured=words)
             for name, words in IN_WORDS.items()
@@ -136,10 +116,6 @@ BY_DECODING: Mapping[str, Sequence[Statistic]] = {
         Statistic(
             "held_out_area", "area under avg@{k}", _measured(AREA), in_percent, pictured="mean accuracy on the way (%)"
         ),
-    ),
-    "interquartile means and performance profiles of the runs": (
-        Statistic("interquartile_mean", "interquartile mean", _interquartile_mean, in_percent),
-        Statistic("above_", "runs above ", _profile, place="{:.0%}"),
     ),
     "pass@k by k": (Statistic("pass@", "pass@", lambda board, row, at: row.results[at].pass_at, in_percent),),
 }

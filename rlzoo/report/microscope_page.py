@@ -6,23 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from rich.text import Text
 from torch import Tensor
 
 from rlzoo.files import slug, write_text
 from rlzoo.inspecting.microscope import PAGES, Microscope
 from rlzoo.inspecting.view import View
-from rlzoo.report.drawing import DOWN, INK, SOFT, UP, svg
 from rlzoo.report.table import plain_console, shortened, templates
 from rlzoo.tasks.base import Problem
 
 LEVELS = 8
 """Shades of a colour."""
-ROWS = 25
-"""Silenced tokens listed of each objective."""
 NOTABLE = 0.05
 """What weights and summands change the advantage by, of its size, is not marked in the text if it is less."""
 WHITE = {" ": "\u00b7", "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d"}
@@ -148,13 +142,7 @@ def microscope_page(scope: Microscope) -> str:
             levels=range(1, LEVELS + 1),
             kinds=KINDS,
             quadrants=[_by_kind(quadrants) for quadrants in scope.quadrants],
-            silenced=[tokens[:ROWS] for tokens in scope.silenced],
-            silenced_kinds=[len(tokens) for tokens in scope.silenced],
             comparison=scope.comparison,
-            piece=lambda token: visible(scope.experiment.tokenizer.piece(token)),
-            scatters=[
-                Markup(probability_against_entropy(scope, view, number)) for number, view in enumerate(scope.views)
-            ],
             shortened=shortened,
             number=number,
         )
@@ -342,44 +330,3 @@ def spaced(text: str) -> str:
     if text.strip(" ") == "":
         return visible(text)
     return "".join(char if char == " " else visible(char) + "\n" * (char == "\n") for char in text)
-
-
-# ---- the picture -----------------------------------------------------------------------------------------------------
-
-MOST = 1500
-"""Points drawn; of more tokens a sample."""
-LOWEST = 1e-4
-"""Probabilities below are drawn there."""
-
-
-def probability_against_entropy(scope: Microscope, view: View, number: int) -> str:
-    """A point for each token, in the colour of its push; crosses are silenced."""
-    kept = _sample(scope.batch.mask)
-    probability = scope.batch.require("logp_old", "scatter").exp()[kept].clamp(min=LOWEST)
-    entropy, push, silenced = (
-        scope.batch.require("entropy_old", "scatter")[kept],
-        view.push[kept],
-        view.any_silenced[kept],
-    )
-    strength = (push.abs() / (2 * view.unit)).clamp(0.25, 0.9)
-
-    def draw(axis: Axes) -> None:
-        for here, color in ((~silenced & (push == 0), SOFT), (push < 0, DOWN), (push > 0, UP)):
-            shades = [to_rgba(color, 0.3 if color == SOFT else alpha) for alpha in strength[here].tolist()]
-            axis.scatter(probability[here], entropy[here], c=shades, s=11, linewidths=0)
-        axis.scatter(probability[silenced], entropy[silenced], c=INK, marker="x", s=13, linewidths=0.7, alpha=0.6)
-        axis.set_xscale("log")
-        axis.set_xlim(LOWEST * 0.8, 1.3)
-        axis.axvline(scope.settings.probability, color=SOFT, linewidth=0.8, linestyle=(0, (3, 3)))
-        axis.axhline(scope.uncertain, color=SOFT, linewidth=0.8, linestyle=(0, (3, 3)))
-        axis.set_xlabel("probability of the token")
-        axis.set_title("entropy of its place (nats)", loc="left", fontsize=9)
-
-    return svg(draw, f"probability against entropy {number + 1}", width=6.4, height=3.8)
-
-
-def _sample(mask: Tensor) -> tuple[Tensor, ...]:
-    """Positions of some tokens, always the same ones."""
-    places = mask.nonzero()
-    chosen = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))[:MOST]
-    return tuple(places[chosen].T)

@@ -1,7 +1,7 @@
 """Statistics of comparisons: arrays in, frozen values out. They know nothing of runs, and need numpy and scipy alone.
 
 - `intervals`: where a true mean lies, over seeds and problems
-- `aggregates`: pass@k and maj@k, rliable's figures of several runs, averages over problem sets, areas under curves
+- `aggregates`: pass@k and maj@k, averages over problem sets, areas under curves
 - `spread`: how far runs of one method lie apart, learnt from all methods of a leaderboard
 - `differences`: of several methods to a baseline
 - `family`: all tests of a leaderboard, corrected for each other

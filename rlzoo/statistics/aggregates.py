@@ -1,4 +1,4 @@
-"""Figures without intervals: k samples of one problem, several runs, several problem sets, and steps of training."""
+"""Figures without intervals: k samples of one problem, several problem sets, and steps of training."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -35,31 +35,6 @@ def _majority(right: np.ndarray, answers: Sequence[Hashable]) -> float:
     votes = [wrong.count(answer) for answer in set(wrong)]
     most = max([int(right.sum()), *votes])
     return float(right.sum() == most) / (votes.count(most) + 1) if right.any() else 0.0
-
-
-# ---- several runs ----------------------------------------------------------------------------------------------------
-
-# Interquartile mean, performance profile and probability of improvement are those of rliable (Agarwal et al. 2021,
-# arXiv:2108.13264). A score is that of one run on one problem set: [seeds, sets].
-
-THRESHOLDS = tuple(float(tau) for tau in np.round(np.arange(0.1, 1.0, 0.1), 1))
-"""Of performance profiles."""
-
-
-def interquartile_mean(scores: np.ndarray) -> float:
-    """The mean of all scores without the lowest and the highest quarter; of fewer than four it is the mean."""
-    return float(stats.trim_mean(scores, 0.25, axis=None))
-
-
-def performance_profile(scores: np.ndarray, thresholds: Sequence[float] = THRESHOLDS) -> list[float]:
-    """The share of scores above each threshold."""
-    return [float(np.mean(scores > threshold)) for threshold in thresholds]
-
-
-def improvement(scores: np.ndarray, baseline: np.ndarray) -> float:
-    """P(improvement): the share of pairs of runs that the baseline loses, a tie counting half, mean over the sets."""
-    ahead = [np.subtract.outer(runs, others) for runs, others in zip(scores.T, baseline.T, strict=True)]
-    return float(np.mean([np.mean((margin > 0) + 0.5 * (margin == 0)) for margin in ahead]))
 
 
 # ---- several problem sets --------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_folders_and_files_of_evaluations_find_their_runs(
     with (tmp_path / "board" / "leaderboard.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert {(line["problem_set"], line["seeds"]) for line in lines} == {("amc23", "0 1 2")}
-    assert {"above_0.5", "p_improvement", "seeds_needed_at_least"} <= lines[0].keys()
+    assert {"seeds_needed_at_least"} <= lines[0].keys()
 
 
 @pytest.mark.slow
@@ -172,7 +172,6 @@ def test_evaluations_of_runs_are_asked_for_by_their_benchmarks(
 ) -> None:
     leaderboard(*runs, "benchmarks=aime24,math500", f"output={tmp_path / 'board'}")
     assert "macro average" in capsys.readouterr().out
-    assert "interquartile mean" in (tmp_path / "board" / "leaderboard.md").read_text()
     assert "amc23" in error_of(capsys, "leaderboard", *runs, "benchmarks=amc23")
 
 

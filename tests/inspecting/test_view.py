@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from objectives import Action, Loop, TokenBatch, parse, random_keys, writers
-from rlzoo.inspecting.view import compare_views, look, most_silenced, quadrants
+from rlzoo.inspecting.view import compare_views, look, quadrants
 from rlzoo.report.microscope_page import _details_of, _marks
 from tests.objectives.zoo_sample import RECIPES, fitting
 
@@ -125,20 +125,6 @@ def test_the_shares_of_all_kinds_of_tokens_add_up_to_one(expression: str) -> Non
     assert sum(kind.tokens for kind in kinds) == batch.mask.sum()
     for name in ("share", "push_share", "logit_share"):
         assert sum(getattr(kind, name) for kind in kinds) == pytest.approx(1)
-
-
-def test_silenced_tokens_are_counted_by_what_they_say_and_who_silences_them() -> None:
-    batch = scored_batch()
-    view = look(parse("entropy20+stapo(tau_p=0.5,q=1)"), batch)
-    tokens = torch.arange(batch.mask.numel()).view(batch.mask.shape) % 5
-    found = most_silenced(batch, tokens, view)
-    assert [it.count for it in found] == sorted((it.count for it in found), reverse=True)
-    for it in found:
-        here = view.silenced[it.part] & (tokens == it.token)
-        assert it.count == here.sum()
-        assert it.probability == pytest.approx(batch.require("logp_old", "test").exp()[here].mean().item(), rel=1e-4)
-        assert it.push == pytest.approx(view.without[it.part][here].mean().item(), rel=1e-4, abs=1e-9)
-    assert {it.part for it in found} == {"s2t", "top_entropy"}
 
 
 def test_two_views_differ_in_what_one_silences() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from selenium.common.exceptions import NoAlertPresentException
-from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
@@ -14,7 +13,7 @@ from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import Leaderboard, Touched
 from rlzoo.errors import printable
 from rlzoo.report.leaderboard import page
-from tests.comparing.finished_runs import STEPS, make_board
+from tests.comparing.finished_runs import make_board
 from tests.report.test_page import HOSTILE, hostile
 
 Visit = Callable[..., WebDriver]
@@ -74,25 +73,17 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
 
 
 def long(board: Leaderboard) -> Leaderboard:
-    """Expressions, names and responses that are too long for any screen."""
+    """Expressions and names that are too long for any screen."""
     rows = [replace(row, name=RowName(f"{'x' * 300}{i}", "a" * 200)) for i, row in enumerate(board.rows)]
-    examples = [
-        replace(
-            example,
-            prompt="p" * 900,
-            responses=[replace(response, text="r" * 900) for response in example.responses],
-        )
-        for example in board.examples
-    ]
     environment = {"commit": ["c" * 200], "n" * 100: ["v"]}
-    return replace(board, title="t" * 200, rows=rows, examples=examples, environment=environment, notes=["n" * 200])
+    return replace(board, title="t" * 200, rows=rows, environment=environment, notes=["n" * 200])
 
 
 def ablated(board: Leaderboard) -> Leaderboard:
     """A recipe, and the same without something."""
     names = [RowName("advantage_reweighting"), RowName("grpo", "advantage_reweighting", "dynamic_sampling")]
     rows = [replace(row, name=name) for row, name in zip(board.rows, names, strict=True)]
-    return replace(board, rows=rows, examples=[])
+    return replace(board, rows=rows)
 
 
 def named(board: Leaderboard) -> Leaderboard:
@@ -104,7 +95,7 @@ def named(board: Leaderboard) -> Leaderboard:
         replace(row, name=RowName(names[i], names[-i]), training=replace(training, touched=touched))
         for i, (row, training) in enumerate(zip(board.rows, board.trainings.values(), strict=True))
     ]
-    return replace(board, rows=rows, examples=[])
+    return replace(board, rows=rows)
 
 
 @pytest.mark.parametrize("width", [390, 1200])
@@ -158,24 +149,6 @@ def test_names_do_not_break_inside_words(width: int, board: Leaderboard, visit: 
         assert not any(line[-1].isalnum() for line in lines[:-1]), lines
 
 
-def test_the_pointer_shows_the_values_of_a_step_and_the_held_out_ones(board: Leaderboard, visit: Visit) -> None:
-    browser = visit(page(board))
-    plot = browser.find_element(By.CSS_SELECTOR, ".plot")
-    reading = plot.find_element(By.CSS_SELECTOR, ".reading")
-    assert not reading.is_displayed()
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
-    area = plot.find_element(By.CSS_SELECTOR, "[id$='-plot']")
-    ActionChains(browser).move_to_element_with_offset(area, int(area.size["width"] / 2) - 2, 0).perform()
-    lines = reading.text.splitlines()
-    assert lines[0] == f"step {STEPS}" and all(str(row.name) in reading.text for row in board.rows)
-    training = board.rows[0].training
-    assert training
-    held_out = training.held_out[STEPS]
-    assert f"held out {100 * held_out:.1f}".removesuffix(".0") in reading.text
-    ActionChains(browser).move_to_element(browser.find_element(By.TAG_NAME, "h2")).perform()
-    assert not reading.is_displayed()
-
-
 def accuracies(browser: WebDriver) -> list[str]:
     """The first figures of the first table."""
     table = browser.find_element(By.CSS_SELECTOR, "table.sortable")
@@ -215,7 +188,7 @@ def test_hostile_text_is_shown_and_not_run(board: Leaderboard, visit: Visit) -> 
     with pytest.raises(NoAlertPresentException):
         _ = browser.switch_to.alert
     assert browser.get_log("browser") == []
-    shown = browser.find_element(By.CSS_SELECTOR, "pre.response").get_attribute("textContent")
+    shown = browser.find_element(By.TAG_NAME, "h1").get_attribute("textContent") or ""
     assert printable(HOSTILE) in shown and printable(HOSTILE).startswith(HOSTILE.rstrip("\u202e"))
     browser.find_element(By.CSS_SELECTOR, "thead th:first-child button").click()
     assert browser.find_elements(By.TAG_NAME, "img") == []

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
-from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow, RowResponse
+from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.comparing.results import Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
 from rlzoo.report.leaderboard import (
@@ -23,7 +23,6 @@ from rlzoo.report.leaderboard import (
     markdown,
     page,
     print_leaderboard,
-    records,
     statistics_table,
 )
 from rlzoo.report.leaderboard_figures import (
@@ -56,14 +55,11 @@ def hostile(board: Leaderboard) -> Leaderboard:
         replace(row, name=name, training=replace(training, command=HOSTILE))
         for row, name, training in zip(board.rows, names, board.trainings.values(), strict=True)
     ]
-    responses = [RowResponse(HOSTILE, True, 1, 2) for _ in rows]
-    examples = [replace(example, prompt=HOSTILE, answer=HOSTILE, responses=responses) for example in board.examples]
     setting, environment = {HOSTILE: HOSTILE}, {HOSTILE: [HOSTILE]}
     return replace(
         board,
         title=HOSTILE,
         rows=rows,
-        examples=examples,
         setting=setting,
         environment=environment,
         notes=[HOSTILE],
@@ -104,8 +100,7 @@ def test_hostile_text_stays_in_its_cell_of_markdown_and_csv(board: Leaderboard) 
 def test_control_characters_and_marks_of_direction_are_seen_wherever_they_stand(board: Leaderboard) -> None:
     bad = "a\x1b[31m\u202e\u2066\x00b"
     rows = [replace(row, name=RowName(f"{bad}{i}", bad)) for i, row in enumerate(board.rows)]
-    examples = [replace(it, prompt=bad, answer=bad, responses=[RowResponse(bad, True, 1, 2)]) for it in board.examples]
-    written = replace(board, title=bad, rows=rows, examples=examples, notes=[bad], setting={bad: bad})
+    written = replace(board, title=bad, rows=rows, notes=[bad], setting={bad: bad})
     console = Console(file=io.StringIO(), width=80)
     print_leaderboard(written, console)
     for text in (page(written), markdown(written), comma_separated(written), console.file.getvalue()):  # type: ignore[attr-defined]
@@ -272,7 +267,7 @@ def test_a_statistic_that_is_declared_once_is_in_page_markdown_csv_and_picture(
     board: Leaderboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def middle(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> float:
-        return float(np.median(row.results[decoding].scores))
+        return float(np.median(row.results[decoding].average.by_seed))
 
     median = Statistic("median_run", "median run", middle, "{:.4f}".format, pictured="the median run")
     declared = {**leaderboard_statistics.BY_DECODING, "runs": [median]}
@@ -297,12 +292,6 @@ def test_every_statistic_is_on_the_page_in_markdown_and_in_the_records(
             for column in table.columns[1:]:
                 assert f"| {in_markdown(column.heading)} |" in written and f">{column.heading}<" in shown
             assert statistic.name in head
-
-
-def test_a_mean_is_not_called_interquartile(board: Leaderboard) -> None:
-    """Of two seeds on one problem set nothing is left out."""
-    assert all("interquartile_mean" not in line or not line["interquartile_mean"] for line in records(board))
-    assert "interquartile mean" not in markdown(board).replace("interquartile means", "")
 
 
 def test_the_number_of_seeds_that_find_a_difference_is_a_range(board: Leaderboard) -> None:

@@ -4,41 +4,18 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from rlzoo.comparing.results import SetDecoding, with_macro_averages
 from rlzoo.config.decoding import Decoding
 from rlzoo.statistics.aggregates import (
     area_under_curve,
-    improvement,
-    interquartile_mean,
     macro_values,
     majority_at_k,
     pass_at_k,
-    performance_profile,
     steps_to,
 )
 from rlzoo.statistics.curves import Curves, accuracies_at
 from rlzoo.statistics.intervals import distribution
-
-
-def test_the_interquartile_mean_forgets_a_quarter_at_either_end() -> None:
-    scores = np.array([[0.0, 0.9], [0.5, 0.5], [0.3, 0.1], [0.4, 1.0]])
-    assert interquartile_mean(scores) == pytest.approx(np.mean(sorted(scores.flat)[2:6]))
-    assert interquartile_mean(np.full((1, 1), 0.3)) == pytest.approx(0.3)
-
-
-def test_a_performance_profile_is_the_tail_of_the_scores() -> None:
-    scores = np.random.default_rng(0).random((5, 3))
-    empirical = stats.ecdf(scores.ravel()).sf.evaluate([0.2, 0.5, 0.8])
-    assert performance_profile(scores, [0.2, 0.5, 0.8]) == pytest.approx(list(empirical))
-
-
-def test_the_probability_of_improvement_is_mann_whitneys_averaged_over_problem_sets() -> None:
-    generator = np.random.default_rng(1)
-    own, baseline = generator.integers(0, 4, (3, 5)), generator.integers(0, 4, (4, 5))
-    shares = [stats.mannwhitneyu(own[:, i], baseline[:, i]).statistic / 12 for i in range(5)]
-    assert improvement(own, baseline) == pytest.approx(np.mean(shares))
 
 
 def test_the_area_under_a_curve_is_its_mean_over_the_steps() -> None:
