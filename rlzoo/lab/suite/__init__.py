@@ -2,7 +2,7 @@
 
 - `experiment`, `experiments`: what an experiment is; one file each, and those from outside by name
 - `micro`, `lookup`, `oracles`, `measures`: tasks, parts that know the truth, and scores that experiments share
-- `cells`, `source`: which cells there are to be, what makes two the same, and the file that keeps them
+- `cells`: which cells there are to be, what makes two the same, and the file that keeps them
 - `training`: trains and scores what is missing, by the loop that trains everything, several cells at a time
 - `verdicts`, `suite`: results by arm, verdicts on claims, who is told apart from whom; all of it in one table
 - `view`, `figures`: what is shown of it

@@ -1,20 +1,24 @@
 """The cells of a suite: which there are to be, on which seeds, which are done, and the file that keeps them."""
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from objectives import OF_TURNS, Objective, ObjectiveError, parse
 from rlzoo.errors import UserError
+from rlzoo.experiment.identity import part_sources
 from rlzoo.files import append_json_line, locked, read_json, read_json_lines, write_json, write_json_lines
+from rlzoo.lab.suite import oracles
 from rlzoo.lab.suite.experiment import BASE, FIRST_SEED, Arm, Experiment, load_experiment
-from rlzoo.lab.suite.source import experiment_digest, objective_key
 from rlzoo.records import BOUNDED, COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
+from rlzoo.source import digest
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
 
@@ -110,6 +114,10 @@ def _seen(path: Path) -> list[int]:
     return counts
 
 
+RECORDED_ROOM = "rlzoo.suite."
+"""The name of this room in keys of objectives: what it was called when the first cells were kept."""
+
+
 # ---- cells -----------------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +127,7 @@ class CellKind:
 
     experiment: str
     source: str
-    """The digest of its code."""
+    """The version of its code."""
     objective: str
     settings: str
     """The keys of the run as JSON."""
@@ -167,7 +175,7 @@ class CellPlan:
 
 def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[str, CellKind], dict[str, str]]:
     """Label -> kind; and label -> why there is none, as what an experiment adds may not go with an objective."""
-    source = experiment_digest(experiment)
+    source = experiment.source or _digest_of_files(experiment)
     kinds, refused = dict[str, CellKind](), dict[str, str]()
     for label, arm in chosen.items():
         settings = json.dumps(experiment.keys(arm), sort_keys=True)
@@ -176,6 +184,23 @@ def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[st
         except ObjectiveError as error:
             refused[label] = str(error)
     return kinds, refused
+
+
+def _digest_of_files(experiment: Experiment) -> str:
+    """Of the files that define an experiment from outside, and of its starting policy."""
+    files = (Path(inspect.getfile(definition)) for definition in (experiment.task, experiment.measure))
+    return digest([json.dumps(asdict(experiment.start)), *(file.read_text(encoding="utf-8") for file in files)])
+
+
+def objective_key(objective: Objective) -> str:
+    """Its key; with the version of parts that were made for experiments, and the digest of those from outside."""
+    outside = [json.dumps(files, sort_keys=True) for _, files in sorted(part_sources(objective))]
+    ours = [oracles.VERSIONS[part.name] for part in objective.parts if type(part).__module__ == oracles.__name__]
+    if not ours:
+        return f"{objective.key} {digest(outside)}" if outside else objective.key
+    written = " . ".join(part.identity.replace(f"{__package__}.", RECORDED_ROOM) for part in objective.parts)
+    version = digest([*ours, *outside]) if outside or len(ours) > 1 else ours[0]
+    return f"{written} #{blake2b(written.encode(), digest_size=5).hexdigest()} {version}"
 
 
 def _asked(arm: Arm) -> Objective:

@@ -115,6 +115,9 @@ class Experiment:
     """How much the arms of the negative control may differ; 0 is the smallest difference of the score that counts."""
     scores: Mapping[str, float] = field(default_factory=dict)
     """Scores that are tested together, every arm against base, and the smallest difference of each that counts."""
+    source: str = ""
+    """The version of its task, measure and start in `cells.jsonl`: write another where numbers change. If empty, the
+    digest of the files that define them."""
     added: str = ""
     """What any other objective needs to be asked this question: `+epochs(count=16)`. It is trained with base's keys."""
 

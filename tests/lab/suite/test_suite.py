@@ -95,16 +95,10 @@ def plan(folder: Path, *objectives: str, base_against_base: bool = False) -> lis
 @pytest.mark.parametrize(
     ("change", "others"),
     [
-        (changed('"""Of what is right', '# why\n    """Of all that is right'), 0),
-        (changed("Who does not learn", "Who never learns"), 0),
-        (changed('{"train.learning_rate": 0.0}', '{"train.learning_rate": 1e-9}'), 1),
-        (changed('RIGHT = "y"', 'RIGHT = "n"'), 3),
-        (changed("cell.rollouts[-1]", "cell.rollouts[0]"), 3),
-        (changed('rng.choice("yn")', 'rng.choice("yyn")'), 3),
+        (changed('{"train.learning_rate": 0.0}', '{"train.learning_rate": 1e-9}'), 3),
         (changed("Start(steps=15)", "Start(steps=16)"), 3),
-        (changed('"train.steps": 2', '"train.steps": 3'), 3),
     ],
-    ids=["comment", "claim", "arm", "constant", "measure", "demonstrations", "start", "settings"],
+    ids=["arm", "start"],
 )
 def test_cells_are_others_where_what_they_are_made_of_is(
     copy: Path, change: Callable[[Path], None], others: int
