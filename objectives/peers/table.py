@@ -6,7 +6,7 @@ one table translates either way. Of each stage the first rule holds that is true
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -59,6 +59,15 @@ class Bounded:
 
 
 @dataclass(frozen=True)
+class Program:
+    """What a program of another package that trains with the library does otherwise."""
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What names begin with that it reads itself -> what they are in the library."""
+
+
+@dataclass(frozen=True)
 class PeerTable:
     """Another library: the settings that its objective is made of, and the rules of each stage."""
 
@@ -68,6 +77,10 @@ class PeerTable:
     """Settings, or what their names begin with, which are those of a run and not of its objective."""
     other_names: Mapping[str, str]
     """Older or longer name of a setting -> the one in the table."""
+    former_names: Mapping[str, str] = field(default_factory=dict)
+    """What names begin with that older versions read and this one ignores -> what it reads."""
+    programs: Mapping[str, "Program"] = field(default_factory=dict)
+    """What the names of programs of other packages begin with -> what they do otherwise."""
     absent: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the objective that its own configuration lacks, and what they are unless they are set."""
     always: tuple[str, ...] = ()
@@ -166,7 +179,9 @@ def read(table: PeerTable, given: Mapping[str, Any]) -> tuple[dict[str, Any], li
     elsewhere, unknown = [], []
     for name, value in flat(given):
         name = name.lstrip("+-").replace("-", "_") if name.startswith(("+", "--")) else name
-        name = table.other_names.get(name, name)
+        now = table.other_names.get(name, name)
+        is_unset = now != name and value is None  # an older name beside the newer one, as in the library's own file
+        name = name if is_unset else now
         if name in table.defaults:
             if name in known and known[name] != value:
                 raise ObjectiveError(f"{table.name}: {name} is given twice, as {known[name]} and as {value}")
@@ -176,6 +191,15 @@ def read(table: PeerTable, given: Mapping[str, Any]) -> tuple[dict[str, Any], li
         else:
             unknown.append(f"{name}={value}")
     return known, elsewhere, unknown
+
+
+def renamed(names: Mapping[str, str], given: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Settings whose names begin with one of those on the left: the name, the name on the right, and the value."""
+    for name, value in flat(given):
+        plain = name.lstrip("+")
+        for former, now in names.items():
+            if plain.startswith(former):
+                yield name, now + plain.removeprefix(former), value
 
 
 def _is_of_run(table: PeerTable, name: str) -> bool:

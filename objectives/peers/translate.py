@@ -9,7 +9,8 @@ from typing import Any
 from objectives import Objective, ObjectiveError, Part, Term, parse, read_terms
 from objectives.part import write_term
 from objectives.peers import PEERS
-from objectives.peers.table import OF_OBJECTIVES, PeerTable, Rule, matches, read, setting_value
+from objectives.peers.installed import flat
+from objectives.peers.table import OF_OBJECTIVES, PeerTable, Program, Rule, matches, read, renamed, setting_value
 
 _UNSAID = ("single_pass", "token_ratio")
 """What every library has at a stage of which its settings say nothing."""
@@ -49,11 +50,15 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     Raises ObjectiveError for what nothing here does, and where the expression depends on what is undecided.
     """
     table = PEERS[name]
+    other = next((what for module, what in table.programs.items() if program.startswith(module)), Program())
+    new_names = {former: now for former, now, _ in renamed(other.names, given)}
+    given = {new_names.get(key, key): value for key, value in flat(given)}
     known, elsewhere, unknown = read(table, given)
     own = next(
         (values for module, values in table.installed.programs.items() if program.startswith(f"{module}.")), None
     )
-    values = {**table.defaults, **{key: value for key, value in (own or {}).items() if key in table.defaults}, **known}
+    usual = {**(own or {}), **other.defaults}
+    values = {**table.defaults, **{key: value for key, value in usual.items() if key in table.defaults}, **known}
     set_ones = [item for item in unknown if not item.endswith("=None") and not _is_said_elsewhere(item, values)]
     if doubtful := [item for item in set_ones if OF_OBJECTIVES.search(item.partition("=")[0])]:
         raise ObjectiveError(
@@ -79,6 +84,10 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     idle = [key for key in known if key not in seen and known[key] != table.defaults[key]]
     differences += [f"{key}={known[key]}: {name} does not read it beside the others" for key in idle]
     differences += [f"{item}: not known, left out" for item in unknown]
+    differences += [
+        f"{key}={value}: {name} {table.version} ignores this name, which older versions read; it reads {now}"
+        for key, now, value in renamed(table.former_names, given)
+    ]
     if program and own is None and table.installed.programs:
         differences.append(f"{program} is no program of {name} {table.version}: what it does otherwise is not known")
     text = composition(held)
@@ -109,6 +118,9 @@ def to_peer(name: str, objective: Objective) -> Translation:
         has_way = table.adapter and not table.lacking(objective.needs)
         remedy = f"; for parts of the zoo there is {table.adapter}" if has_way else ""
         raise ObjectiveError(f"{name} {table.version} has no setting for {' and '.join(left)} in {objective}{remedy}")
+    there = [held.rule for held in rules_held(table, {**table.defaults, **settings})]
+    if any(rule not in there and not rule.difference for rule in rules):  # another rule is read before it
+        raise ObjectiveError(f"{name} {table.version} has no setting for all parts of {objective} together")
     differences = [f"{_deciding(rule, settings)}: {rule.difference}" for rule in rules if rule.difference]
     return Translation(name, table.version, str(objective), settings, (*table.always, *differences))
 
@@ -157,9 +169,17 @@ def composition(held: Sequence[Held]) -> str:
 
 
 def nearest_settings(table: PeerTable, objective: Objective) -> tuple[Mapping[str, Part], dict[str, Any], list[Rule]]:
-    """The parts that no setting stands for, the settings for all others, and the rules that say so."""
+    """The parts that no setting stands for, the settings for all others, and the rules that say so.
+
+    Of several ways the one that has a rule for most stages, and changes the fewest settings.
+    """
     parts = {part.name: part for part in objective.parts}
-    return min(_covers(list(table.stages.values()), parts, {}, []), key=lambda cover: len(cover[0]))
+
+    def rank(cover: tuple[Mapping[str, Part], dict[str, Any], list[Rule]]) -> tuple[int, int, int]:
+        rest, settings, rules = cover
+        return len(rest), -len(rules), sum(value != table.defaults[key] for key, value in settings.items())
+
+    return min(_covers(list(table.stages.values()), parts, {}, []), key=rank)
 
 
 def _readable(objective: Objective) -> str:

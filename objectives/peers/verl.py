@@ -4,7 +4,7 @@ Shell variables and Hydra's interpolations are not resolved: the file has values
 advantages and old log-probs by the trainer, and divides by what the whole mini-batch counts.
 """
 
-from objectives.peers.table import Bounded, PeerTable, Rule, Shifted
+from objectives.peers.table import Bounded, PeerTable, Program, Rule, Shifted
 
 ACTOR, CORRECTION = "actor_rollout_ref.actor.", "algorithm.rollout_correction."
 ADVANTAGE, STANDARD = "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo"
@@ -22,15 +22,20 @@ CONTROL, REWARD_BETA, TARGET, HORIZON = (
     f"algorithm.kl_ctrl.{name}" for name in ("type", "kl_coef", "target_kl", "horizon")
 )
 FILTER, METRIC = "algorithm.filter_groups.enable", "algorithm.filter_groups.metric"
-OVERLONG, LIMIT = "reward.reward_kwargs.overlong_buffer_cfg.", "data.max_response_length"
+OVERLONG, LIMIT = "reward.reward_kwargs.overlong_buffer_cfg.", "reward.reward_kwargs.max_resp_len"
+MANAGER = "reward.reward_manager.name"
 SAMPLER, BOUND, NORMALISED = (f"{CORRECTION}rollout_is{name}" for name in ("", "_threshold", "_batch_normalize"))
 REJECT, REJECTED = f"{CORRECTION}rollout_rs", f"{CORRECTION}rollout_rs_threshold"
 BYPASS, BYPASS_LOSS = f"{CORRECTION}bypass_mode", f"{CORRECTION}loss_type"
 TEACHER = "distillation.enabled"
-TEACHES, TASK, AS_REWARD, COEF, MOST = (
+TEACHES, TASK, AS_REWARD, COEF, MOST, TEACHER_LOW, TEACHER_HIGH = (
     f"distillation.distillation_loss.{name}"
-    for name in ("loss_mode", "use_task_rewards", "use_policy_gradient", "distillation_loss_coef", "loss_max_clamp")
+    for name in (
+        *("loss_mode", "use_task_rewards", "use_policy_gradient", "distillation_loss_coef", "loss_max_clamp"),
+        *("clip_ratio_low", "clip_ratio_high"),
+    )
 )
+GVPO = f"{ACTOR}gvpo_beta"
 
 _NO_CAP = 1e9
 """Above e^20, to which the ratio is clamped: a dual clip that never acts."""
@@ -39,7 +44,11 @@ _BOUNDS = (
     ("clip(low=LOW)+clip_higher(high=HIGH)", {LOW: "LOW", HIGH: "HIGH"}),
 )
 _REWARD = {REWARD_KL: True, REWARD_KIND: ("kl", "k1"), CONTROL: "fixed", REWARD_BETA: "BETA"}
-_LATE = {f"{OVERLONG}enable": True, f"{OVERLONG}penalty_factor": 1.0}
+_LATE = {f"{OVERLONG}enable": True, f"{OVERLONG}penalty_factor": 1.0, MANAGER: "dapo"}
+_FORMER = {"reward_model.overlong_buffer.": OVERLONG}
+_TEACHER_ALONE = {TEACHER: True, TASK: False}
+"""Distillation without the task's rewards: its loss is all that is left of the objective (`distillation_ppo_loss`)."""
+_TEACHER_ADVANTAGE = {**_TEACHER_ALONE, AS_REWARD: True, TEACHES: ("k1", "kl")}
 _OLD = (
     "old log-probs are those of the engine, so that the clip sees its mismatch too; without the part, "
     "rollout.old_logp=engine gives them to every part that reads old ones"
@@ -49,26 +58,37 @@ _ONE_ADVANTAGE = "geo_mean takes the mean of a response's advantages, here each 
 _ONE_WEIGHT = "a response is weighted by the geometric mean of its tokens' weights, here each token by its own"
 _REJECTED_WHOLLY = "what is rejected also leaves the divergence, the entropy and statistics of the batch"
 _DIVERGENCES = tuple(f"{of}_{kind}" for of in ("token", "seq_sum", "seq_mean", "seq_max") for kind in ("k2", "k3"))
-_APART = "it is clipped apart from the rewards' loss, here advantages add up; without rewards it is opd(variant=verl)"
+_APART = "it is clipped apart from the rewards' loss, here advantages add up; with k1 and without rewards it is opd"
 _DDOF = "the variance has ddof 1, here 0"
+_OF_RECIPE = "recipe/gvpo alone has that loss; it divides by micro-batches, a constant factor"
+_NO_LENGTHS = "only the dapo manager punishes long responses"
 _NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says"
 
 VERL = PeerTable(
     name="verl",
     adapter="python -m objectives.adapters.verl",
-    absent={f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0},
+    absent={f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0}
+    | {LIMIT: None, MANAGER: "naive", GVPO: 0.1},
     instead={LOW: CLIP, HIGH: CLIP},
     stages={
         "reward": (
+            Rule("", _TEACHER_ALONE),
             Rule("", {f"{OVERLONG}enable": False}),
+            Rule("", {MANAGER: ("naive", "remote", "gdpo", "prime", "batch"), f"{OVERLONG}enable": True}, _NO_LENGTHS),
             Rule("soft_overlong(max_length=LIMIT,cache=LEN)", {f"{OVERLONG}len": "LEN", LIMIT: "LIMIT", **_LATE}),
             Rule(
                 "soft_overlong",
                 {f"{OVERLONG}len": None, **_LATE},
-                f"it has to be given; a fifth of {LIMIT} is what is meant",
+                "it has to be given; a fifth of the response limit is what is meant",
+            ),
+            Rule(
+                "soft_overlong(cache=LEN)",
+                {LIMIT: None, f"{OVERLONG}len": "LEN", **_LATE},
+                "it has to be given; the response limit is what is meant",
             ),
         ),
         "divergence in the reward": (
+            Rule("", _TEACHER_ALONE),
             Rule("", {REWARD_KL: False}),
             Rule(
                 None,
@@ -94,6 +114,7 @@ VERL = PeerTable(
             ),
         ),
         "advantage": (
+            Rule("no_reward", _TEACHER_ALONE),
             Rule("group_norm", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: True}),
             Rule("group_norm(eps=EPS)", {ADVANTAGE: "grpo", STANDARD: True}, "adds 1e-6 to the deviation"),
             Rule("group_center", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: False}),
@@ -159,6 +180,14 @@ VERL = PeerTable(
         ),
         "loss": (
             *(
+                Rule(
+                    f"teacher_advantage(source=current{bound})+{clip}+dual_clip",
+                    {**_TEACHER_ADVANTAGE, MOST: most, TEACHER_LOW: bounds[LOW], TEACHER_HIGH: bounds[HIGH]},
+                )
+                for bound, most in (("", None), (",clamp=MOST", "MOST"))
+                for clip, bounds in _BOUNDS
+            ),
+            *(
                 Rule(f"{clip}{dual}", {LOSS: "vanilla", **bounds, CAP: cap})
                 for dual, cap in (("", _NO_CAP), ("+dual_clip(cap=CAP)", "CAP"))
                 for clip, bounds in _BOUNDS
@@ -196,10 +225,12 @@ VERL = PeerTable(
                 "means and share are a micro-batch's",
             ),
             Rule("reinforce+drift(beta=BETA)", {LOSS: "dro", DRO: "BETA"}),
+            Rule("group_variance(beta=BETA)+seq_sum", {LOSS: "gvpo", GVPO: "BETA"}, _OF_RECIPE),
         ),
         "denominator": (
             Rule("", {LOSS: "sapo"}),
             Rule("", {LOSS: "geo_mean"}),
+            Rule("", {LOSS: "gvpo"}),
             Rule("token_mean", {MEAN: "token-mean"}),
             Rule("seq_mean", {MEAN: "seq-mean-token-mean"}),
             Rule("seq_sum", {MEAN: "seq-mean-token-sum"}),
@@ -211,6 +242,7 @@ VERL = PeerTable(
             ),
         ),
         "divergence": (
+            Rule("", _TEACHER_ALONE),
             Rule("", {KL: False}),
             Rule("kl(beta=BETA,clamp=20)", {KL: True, BETA: "BETA", KIND: ("low_var_kl", "k3")}),
             Rule("kl(beta=BETA,estimator=k1)", {KL: True, BETA: "BETA", KIND: ("kl", "k1")}),
@@ -224,6 +256,7 @@ VERL = PeerTable(
         "teacher": (
             Rule("", {TEACHER: False}),
             Rule(None, {TEACHES: "forward_kl_topk"}, "it reads the teacher's likeliest tokens, here the sampled ones"),
+            Rule("", _TEACHER_ADVANTAGE),
             Rule(None, {AS_REWARD: True}, _APART),
             Rule(None, {TASK: False}, "nothing but the teacher's loss is left: that is +no_reward+teacher_kl"),
             *(
@@ -231,7 +264,11 @@ VERL = PeerTable(
                 for how, name in (("clamp=20", ("k3", "low_var_kl")), ("estimator=k2", ("k2", "mse")))
             ),
         ),
-        "entropy": (Rule("", {ENTROPY: 0}), Rule("entropy_bonus(coefficient=WEIGHT)", {ENTROPY: "WEIGHT"})),
+        "entropy": (
+            Rule("", _TEACHER_ALONE),
+            Rule("", {ENTROPY: 0}),
+            Rule("entropy_bonus(coefficient=WEIGHT)", {ENTROPY: "WEIGHT"}),
+        ),
         "schedule": (Rule("", {EPOCHS: 1}), Rule("epochs(count=COUNT)", {EPOCHS: "COUNT"})),
     },
     reported=frozenset({"sum_pi_squared_old", "logp_teacher"}),
@@ -248,14 +285,24 @@ VERL = PeerTable(
         # read where TEACHES or AS_REWARD is what nothing here does
         *(f"distillation.distillation_loss.{name}" for name in ("topk", "log_prob_min_clamp")),
         *(f"distillation.distillation_loss.{name}" for name in ("policy_loss_mode", "clip_ratio")),
-        *(f"distillation.distillation_loss.clip_ratio_{name}" for name in ("low", "high")),
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
         *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "veomni", "checkpoint")),
         *(f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights")),
     ),
     other_names={
-        f"reward_model.{former}.{name}": f"{OVERLONG}{name}"
-        for former in ("overlong_buffer", "reward_kwargs.overlong_buffer_cfg")
-        for name in ("enable", "len", "penalty_factor", "log")
+        "reward_model.reward_manager": MANAGER,
+        "reward_model.reward_kwargs.max_resp_len": LIMIT,
+        **{
+            f"reward_model.reward_kwargs.overlong_buffer_cfg.{name}": f"{OVERLONG}{name}"
+            for name in ("enable", "len", "penalty_factor", "log")
+        },
+    },
+    former_names=_FORMER,
+    programs={
+        **dict.fromkeys(
+            ("recipe.dapo.dapo_transfer_queue.", "recipe.entropy.", "recipe.flowrl."),
+            Program({MANAGER: "dapo"}, {**_FORMER, "data.max_response_length": LIMIT}),
+        ),
+        "recipe.dapo.": Program({MANAGER: "dapo"}),
     },
 )

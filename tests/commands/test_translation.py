@@ -37,9 +37,10 @@ DAPO = {
 }
 OVERLONG = {
     "reward_model.reward_manager": "dapo",
-    "reward_model.overlong_buffer.enable": True,
-    "reward_model.overlong_buffer.len": 4096,
-    "reward_model.overlong_buffer.penalty_factor": 1.0,
+    "reward_model.reward_kwargs.overlong_buffer_cfg.enable": True,
+    "reward_model.reward_kwargs.overlong_buffer_cfg.len": 4096,
+    "reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor": 1.0,
+    "reward_model.reward_kwargs.max_resp_len": 20480,
     "data.max_response_length": 20480,
 }
 PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {

@@ -93,12 +93,32 @@ def test_a_setting_of_the_objective_that_a_script_does_not_say_is_an_error(
 def test_an_undecided_setting_is_no_error_where_the_objective_does_not_depend_on_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = "python3 train.py algorithm.adv_estimator=grpo data.max_response_length=$1"
+    kwargs = "reward.reward_kwargs"
+    text = f"python3 train.py algorithm.adv_estimator=grpo {kwargs}.max_resp_len=$1"
     assert main(["objectives", "--from", "verl", written(tmp_path / "run.sh", text)]) == 0
     assert "grpo+dual_clip+token_mean-kl" in capsys.readouterr().out
-    longer = f"{text} reward_model.overlong_buffer.enable=True reward_model.overlong_buffer.len=9"
+    buffer = f"{kwargs}.overlong_buffer_cfg"
+    longer = f"{text} reward.reward_manager.name=dapo {buffer}.enable=True {buffer}.len=9"
     said = error_of(capsys, "objectives", "--from", "verl", written(tmp_path / "run.sh", longer))
-    assert "data.max_response_length depends on a condition" in said
+    assert "reward.reward_kwargs.max_resp_len depends on a condition" in said
+
+
+def test_a_name_that_verl_ignores_has_a_line_and_programs_that_read_it_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """recipe/entropy reads reward_model.overlong_buffer itself (main_entropy.py, 151 to 157), verl 0.9.1 does not."""
+    buffer = "reward_model.overlong_buffer"
+    lengths = f"data.max_response_length=20480 {buffer}.enable=True {buffer}.len=4096 {buffer}.penalty_factor=1.0"
+    settings = f"algorithm.adv_estimator=grpo {lengths}"
+    shown = {}
+    for program in ("recipe.dapo.main_dapo", "recipe.entropy.main_entropy"):
+        path = written(tmp_path / "run.sh", f"python3 -m {program} {settings}")
+        assert main(["objectives", "--from", "verl", path]) == 0
+        shown[program] = capsys.readouterr().out
+    ignored = "reward_model.overlong_buffer.enable=True: verl 0.9.1 ignores this name"
+    assert ignored in shown["recipe.dapo.main_dapo"] and "soft_overlong" not in shown["recipe.dapo.main_dapo"]
+    assert ignored not in shown["recipe.entropy.main_entropy"]
+    assert "soft_overlong(max_length=20480,cache=4096)" in shown["recipe.entropy.main_entropy"]
 
 
 def test_assignments_on_one_line_end_at_semicolons_and_a_condition_may_have_a_comment(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from verl.trainer.config import AlgoConfig
 from verl.trainer.ppo.core_algos import agg_loss, get_adv_estimator_fn, get_policy_loss_fn, kl_penalty
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights, compute_rollout_rejection_mask
-from verl.workers.config import ActorConfig, PolicyLossConfig
+from verl.workers.config import ActorConfig, DistillationLossConfig, PolicyLossConfig
 
 from objectives import TokenBatch
 from objectives.peers import VERL
@@ -25,6 +25,7 @@ from objectives.peers.translate import from_peer
 from objectives.peers.verl import (
     ACTOR,
     ADVANTAGE,
+    AS_REWARD,
     BETA,
     BOUND,
     BYPASS,
@@ -43,6 +44,7 @@ from objectives.peers.verl import (
     LOSS,
     LOW,
     MEAN,
+    MOST,
     REJECT,
     REJECTED,
     REWARD_BETA,
@@ -50,6 +52,7 @@ from objectives.peers.verl import (
     REWARD_KL,
     SAMPLER,
     STANDARD,
+    TASK,
     TAU_NEG,
     TAU_POS,
     TEACHER,
@@ -185,6 +188,23 @@ def test_verl_pushes_every_token_as_the_expression_for_its_settings_does(name: s
     for seed in SEEDS:
         batch = batch_of(seed)
         assert_same(ours(expression, batch), theirs(settings, batch))
+
+
+@pytest.mark.parametrize("most", [None, 0.3])
+@pytest.mark.parametrize("mean", ["token-mean", "seq-mean-token-mean"])
+def test_verls_distillation_without_rewards_is_the_expression_for_its_settings(most: float | None, mean: str) -> None:
+    """As `distillation_loss` and `distillation_ppo_loss` do (trainer/distillation/losses.py, 206 to 300)."""
+    alone = {TEACHER: True, TASK: False, AS_REWARD: True, TEACHES: "k1", MOST: most, MEAN: mean}
+    expression = from_peer("verl", {ADVANTAGE: "grpo", KL: True, ENTROPY: 0.1, HIGH: 0.28, **alone}).expression
+    for seed in SEEDS:
+        batch = batch_of(seed)
+        logp = batch.logp.clone().requires_grad_()
+        divergence = kl_penalty(logp, batch.logp_teacher, "k1").detach()
+        divergence = divergence if most is None else divergence.clamp(-most, most)
+        loss, _ = get_policy_loss_fn("vanilla")(
+            batch.logp_old, logp, -divergence, batch.mask.double(), mean, DistillationLossConfig(loss_mode="k1"), None
+        )
+        assert_same(ours(expression, batch), pushed(loss, logp, batch.mask))
 
 
 @pytest.mark.parametrize("settings", REPLACED, ids=str)
