@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from objectives import parse
+from rlzoo.api import importing
 from rlzoo.commands.key_table import declare_words
 from rlzoo.config import load_config, split_words
 
@@ -20,11 +21,12 @@ def run(arguments: Namespace) -> int:
     config = load_config(others)
     objective = parse(config.objective)
 
-    from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit
-    from rlzoo.model.sharding import check_shards
-    from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
-    from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
-    from rlzoo.training.fit import arithmetic, fit, host_bytes, offloaded_bytes, saved_by_engine
+    with importing():
+        from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit
+        from rlzoo.model.sharding import check_shards
+        from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
+        from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
+        from rlzoo.training.fit import arithmetic, fit, host_bytes, offloaded_bytes, saved_by_engine
 
     check_keys(config)
     check_response_limit(config)

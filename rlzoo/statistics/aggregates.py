@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 
 # ---- k samples of one run --------------------------------------------------------------------------------------------
 
@@ -14,7 +14,7 @@ def pass_at_k(correct: np.ndarray, k: int) -> np.ndarray:
     `correct` is [problems, samples]. Unbiased: 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374).
     """
     right = np.asarray(correct) == 1
-    return stats.hypergeom.sf(0, right.shape[1], right.sum(axis=1), k)
+    return scipy.stats.hypergeom.sf(0, right.shape[1], right.sum(axis=1), k)
 
 
 def powers_of_two(largest: int) -> list[int]:

@@ -3,14 +3,13 @@
 torchao's moments have eight bits a number (Dettmers et al., arXiv:2110.02861).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from transformers import get_scheduler
 
 from rlzoo.config import TrainConfig
 from rlzoo.model.sharding import local_rows, sharded_as
@@ -23,9 +22,6 @@ FEWEST = 4096
 """Numbers of a parameter whose moments have eight bits; those of smaller ones stay float32, as torchao has it."""
 CODES, SCALE = "codes", "scale"
 """Parts of a moment in eight bits: bytes shaped as the parameter, and a float32 a block: [rows, blocks of a row]."""
-
-SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
-"""`train.schedule` -> the name in transformers."""
 
 
 def make_optimizer(train: TrainConfig, parameters: Sequence[nn.Parameter]) -> Optimizer:
@@ -48,15 +44,22 @@ def make_optimizer(train: TrainConfig, parameters: Sequence[nn.Parameter]) -> Op
 def rate_fraction(train: TrainConfig) -> Callable[[int], float]:
     """The fraction of `train.learning_rate` at a step, counted from 0: transformers' schedule, one step further on.
 
-    So neither the first step nor the last has rate 0, whatever the schedule.
+    So neither the first step nor the last has rate 0, whatever the schedule. transformers' own imports what its trainer
+    needs, which takes a tenth of the time before the first step.
     """
-    nothing = torch.optim.SGD([torch.zeros(1)])
-    name = SCHEDULES[train.schedule]
-    schedule: Any = get_scheduler(
-        name, nothing, num_warmup_steps=train.warmup_steps, num_training_steps=train.steps + 1
-    )
-    of_step: Callable[[int], float] = schedule.lr_lambdas[0]
-    return lambda step: of_step(step + 1)
+    rise, fall = train.warmup_steps, max(1, train.steps + 1 - train.warmup_steps)
+
+    def fraction(step: int) -> float:
+        at = step + 1
+        if at < rise:
+            return at / rise
+        if train.schedule == "constant":
+            return 1.0
+        if train.schedule == "linear":
+            return max(0.0, (train.steps + 1 - at) / fall)
+        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((at - rise) / fall))))
+
+    return fraction
 
 
 def set_rate(optimizer: Optimizer, rate: float) -> None:

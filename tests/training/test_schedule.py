@@ -4,8 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as some
+from transformers import get_scheduler
 
 from rlzoo.config import TrainConfig, load_config
 from rlzoo.errors import UserError
@@ -38,6 +40,16 @@ def test_the_others_rise_fall_and_never_stand_still(schedule: str, warmup: int, 
     if quarter == int(quarter) and quarter >= 0:
         expected = 0.75 if schedule == "linear" else (1 + math.cos(math.pi / 4)) / 2
         assert rates[int(quarter)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+@given(warmup=some.integers(0, 40), steps=some.integers(1, 200))
+def test_rates_are_those_of_transformers_one_step_further_on(schedule: str, warmup: int, steps: int) -> None:
+    name = {"constant": "constant_with_warmup"}.get(schedule, schedule)
+    optimizer = torch.optim.SGD([torch.zeros(1)])
+    theirs = get_scheduler(name, optimizer, num_warmup_steps=warmup, num_training_steps=steps + 1).lr_lambdas[0]
+    ours = rate_fraction(TrainConfig(steps=steps, warmup_steps=warmup, schedule=schedule))
+    assert [ours(step) for step in range(steps)] == [theirs(step + 1) for step in range(steps)]
 
 
 def test_a_run_whose_rate_depends_on_its_end_keeps_it(tmp_path: Path) -> None:
