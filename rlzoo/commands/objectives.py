@@ -20,6 +20,7 @@ def declare(parser: ArgumentParser) -> None:
         "words", nargs="*", default=[], metavar="EXPRESSION", help="e.g. 'stapo(tau_p=0.005)+clip_higher'"
     )
     parser.add_argument("--search", metavar="WORD", default="", help="only what mentions it")
+    parser.add_argument("--all", action="store_true", help="what each part does, too")
     parser.add_argument(
         "--for",
         dest="failure_mode",
@@ -64,6 +65,8 @@ def run(arguments: Namespace) -> None:
             "rlzoo objectives shows the zoo, what mentions a --search WORD of it, one objective, or the difference of "
             f"two, not {len(written)}{' and --search' if arguments.search else ''}"
         )
+    if arguments.all and (written or arguments.search or arguments.json):
+        raise UserError("--all is of the whole zoo: rlzoo objectives --all")
     parsed = [parse(word if arguments.json else _with_values(word)) for word in written]
 
     from rlzoo.report.zoo import difference, found, print_difference, print_objective, print_zoo
@@ -75,7 +78,7 @@ def run(arguments: Namespace) -> None:
             shown = {"first": pages[0], "second": pages[1], "difference": difference(parsed[0], parsed[1])}
         print(json.dumps(shown, indent=2))
     elif not parsed:
-        print_zoo(found(names(), arguments.search))
+        print_zoo(found(names(), arguments.search), whole=bool(arguments.search or arguments.all))
     elif len(parsed) == 1:
         print_objective(written[0], parsed[0])
     else:

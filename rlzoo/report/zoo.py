@@ -54,12 +54,20 @@ def _addressed(name: Name) -> Iterator[str]:
         yield from (tag, tag.replace("_", " "), FAILURE_MODES[tag])
 
 
-def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
-    """Recipes and parts by stage, a few lines each; variants are told where one recipe is explained."""
+def print_zoo(names: Sequence[Name], whole: bool = False, console: Console | None = None) -> None:
+    """Recipes by stage, a few lines each; of parts the names alone, unless the `whole` is asked for.
+
+    Variants are told where one recipe is explained.
+    """
     console = console or plain_console()
     stages = [*(stage.name.lower() for stage in Stage), "several"]
     for kind in ("recipe", "part"):
         rows = sorted((name for name in names if name.kind == kind), key=lambda name: stages.index(name.stage))
+        if kind == "part" and not whole:
+            groups = [(stage, [name.name for name in group]) for stage, group in groupby(rows, lambda name: name.stage)]
+            brief: list[list[Shown]] = [[stage, ", ".join(group)] for stage, group in groups]
+            console.print(Table(_texts("stage", "parts"), brief))
+            continue
         lines: list[list[Shown]] = []
         for stage, group in groupby(rows, key=lambda name: name.stage):
             lines.append([Cell(f"[{stage}]" if stage != "several" else "[several stages]", kind="strong"), "", ""])
@@ -69,6 +77,8 @@ def print_zoo(names: Sequence[Name], console: Console | None = None) -> None:
         if rows:
             columns = [*_texts(kind, "what it does"), Column("paper", is_text=True, width=10)]
             console.print(Table(columns, lines))
+    if not whole:
+        console.print("rlzoo objectives --all says what each part does, --search WORD what mentions a word")
     console.print("papers are arXiv numbers; rlzoo objectives 'stapo(tau_p=0.005)+clip_higher' explains an expression")
 
 

@@ -64,10 +64,12 @@ def test_two_names_of_one_objective_are_said_to_be_the_same() -> None:
     assert "the same objective: stapo" in printed(print_difference, parse("justrl+s2t"), parse("stapo+clip_higher"))
 
 
-def test_the_zoo_is_shown_in_80_columns() -> None:
-    text = printed(print_zoo, names())
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_zoo_is_shown_in_80_columns_and_200_lines_unless_all_is_asked_for(whole: bool) -> None:
+    text = printed(print_zoo, names(), whole)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert all(name.name in text for name in names())
+    assert whole == (len(text.splitlines()) > 200)
 
 
 def test_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
