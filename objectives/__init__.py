@@ -127,23 +127,9 @@ __all__ = [
 
 _RENAMED = {"drawn": "random_subset", "lots": "random_keys"}
 """Functions that users may have imported -> their new names; the old ones work."""
-_MOVED = {
-    "ASKED": "objectives.REQUIRED",
-    "Account": "objectives.Trace",
-    "MISSING": "rlzoo.report.provenance.MISSING",
-    "PROVENANCE": "rlzoo.report.provenance.PROVENANCE",
-    "Provenance": "rlzoo.report.provenance.Provenance",
-    "Sums": "objectives.PartMetrics",
-    "TROUBLES": "objectives.FAILURE_MODES",
-    "described": "objectives.Objective.describe",
-    "shares": "objectives.normalise",
-}
-"""Names that earlier versions exported -> their new ones."""
 
 
 def __getattr__(name: str) -> object:
     if name in _RENAMED:
         return globals()[_RENAMED[name]]
-    if name in _MOVED:
-        raise ImportError(f"objectives.{name} is now {_MOVED[name]}")
     raise AttributeError(f"module 'objectives' has no attribute {name!r}")

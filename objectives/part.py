@@ -482,8 +482,8 @@ class Mask(Part):
 
     @property
     def shrinks_denominator(self) -> bool:
-        """Whether masked tokens leave the denominator too."""
-        return True
+        """Whether masked tokens leave the denominator too; unless written, if its parameter `denominator` is `kept`."""
+        return bool(getattr(self, "denominator", "kept") == "kept")
 
     def keeps(self, batch: Prepared) -> Tensor:
         """[N, T] bool over a whole mini-batch with current statistics and the advantage [N, T]."""

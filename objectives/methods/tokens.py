@@ -30,10 +30,6 @@ class S2T(Mask):
     source: str = parameter("current", ("current", "old"), "whose statistics: the current policy's or the rollouts'")
     denominator: str = parameter("kept", ("kept", "all"), "the tokens that the mean counts")
 
-    @property
-    def shrinks_denominator(self) -> bool:
-        return self.denominator == "kept"
-
     def keeps(self, batch: TokenBatch) -> Tensor:
         logp = batch.require(statistic("logp", self.source), self.name)
         entropy = batch.require(statistic("entropy", self.source), self.name)
@@ -91,10 +87,6 @@ class TopEntropy(Mask):
     scope: str = parameter("minibatch", ("minibatch", "microbatch"), "where the share is taken")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
     denominator: str = parameter("kept", ("kept", "all"), "the tokens that the mean counts")
-
-    @property
-    def shrinks_denominator(self) -> bool:
-        return self.denominator == "kept"
 
     def keeps(self, batch: TokenBatch) -> Tensor:
         entropy = batch.require(statistic("entropy", self.source), self.name)
