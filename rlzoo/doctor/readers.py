@@ -1,4 +1,4 @@
-"""Tables from what trainers leave: our run folders, logs of TRL, verl and prime-rl, CSV and JSON lines.
+"""Tables from what trainers leave: our run folders, logs of TRL and verl, CSV and JSON lines.
 
 A file is data. Nothing that it names is imported, and what is no number of a known metric is left out.
 """
@@ -229,31 +229,27 @@ def _number(value: Any) -> float | None:
 
 # TRL: `trl/trainer/grpo_trainer.py` (`_metrics`, `log`), commit f2cd577; `grad_norm` and `learning_rate` are
 # transformers'. verl: `verl/trainer/ppo/metric_utils.py`, `verl/workers/actor/dp_actor.py`,
-# `verl/utils/debug/metrics.py` and `verl/trainer/ppo/rollout_corr_helper.py`, commit b178a3c. prime-rl:
-# `src/prime_rl/trainer/rl/train.py` and `src/prime_rl/orchestrator/{orchestrator,metrics}.py`, commit 559b447.
+# `verl/utils/debug/metrics.py` and `verl/trainer/ppo/rollout_corr_helper.py`, commit b178a3c.
 
 
 def _sources(*patterns: str) -> tuple[re.Pattern[str], ...]:
     return tuple(map(re.compile, patterns))
 
 
-_AGENT = r"train/agg/all/[^/]+"
 SOURCES: Mapping[str, tuple[re.Pattern[str], ...]] = {
-    "loss": _sources("actor/pg_loss", "loss/mean"),
-    "reward": _sources("critic/score/mean", "critic/rewards/mean", f"{_AGENT}/reward/mean"),
-    "reward_deviation": _sources("reward_std", f"{_AGENT}/reward/std"),
-    "entropy": _sources("actor/entropy", "entropy/all/mean"),
-    "length": _sources("completions/mean_length", "response_length/mean", f"{_AGENT}/num_output_tokens/mean"),
-    "truncated": _sources("completions/clipped_ratio", "response_length/clip_ratio", f"{_AGENT}/is_truncated/mean"),
+    "loss": _sources("actor/pg_loss"),
+    "reward": _sources("critic/score/mean", "critic/rewards/mean"),
+    "reward_deviation": _sources("reward_std"),
+    "entropy": _sources("actor/entropy"),
+    "length": _sources("completions/mean_length", "response_length/mean"),
+    "truncated": _sources("completions/clipped_ratio", "response_length/clip_ratio"),
     "groups_without_signal": _sources("frac_reward_zero_std"),
-    "gradient_norm": _sources("grad_norm", "actor/grad_norm", "optim/grad_norm"),
-    "clipped": _sources(
-        "(?:actor/)?touched/clip/tokens", "clip_ratio/region_mean", "actor/pg_clipfrac", "is_masked/all/mean"
-    ),
+    "gradient_norm": _sources("grad_norm", "actor/grad_norm"),
+    "clipped": _sources("(?:actor/)?touched/clip/tokens", "clip_ratio/region_mean", "actor/pg_clipfrac"),
     "sampler_difference": _sources("sampler/difference", "sampling/sampling_logp_difference/mean"),
-    "sampler_kl": _sources("rollout_corr/k3_kl", "mismatch_kl/all/mean"),
+    "sampler_kl": _sources("rollout_corr/k3_kl"),
     "sampler_probability_difference": _sources("training/rollout_probs_diff_mean"),
-    "learning_rate": _sources("actor/lr", "optim/lr"),
+    "learning_rate": _sources("actor/lr"),
 }
 """Column -> the metrics that stand for it, the best first. A metric with a column's own name comes before them."""
 
@@ -278,9 +274,6 @@ def canonical(record: Mapping[str, float]) -> dict[str, float]:
         if name and rank <= ranks.get(name, rank):
             ranks[name] = rank
             values[name] = value
-    none, every = (_solved(record, share) for share in ("solved_none", "solved_all"))
-    if none is not None and every is not None:
-        values.setdefault("groups_without_signal", none + every)
     return _with_skipped(values)
 
 
@@ -292,16 +285,6 @@ def _with_skipped(values: dict[str, float]) -> dict[str, float]:
     if not math.isfinite(norm):
         return {**values, "gradient_norm": math.nan, "updates_skipped": max(1.0, values.get("updates_skipped", 0.0))}
     return {"updates_skipped": 0.0, **values}
-
-
-def _solved(record: Mapping[str, float], name: str) -> float | None:
-    """prime-rl's share of groups of which none, or all, are right."""
-    return next((value for metric, value in record.items() if _is_solved(metric, name)), None)
-
-
-@lru_cache(100_000)
-def _is_solved(metric: str, name: str) -> bool:
-    return re.fullmatch(f"{_AGENT}/{name}", metric) is not None
 
 
 # ---- repetition ------------------------------------------------------------------------------------------------------

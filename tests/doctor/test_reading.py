@@ -45,29 +45,6 @@ VERL = [
     }
     for step in (1, 2, 3)
 ]
-PRIME = [
-    {
-        "entropy/all/mean": 0.75,
-        "mismatch_kl/all/mean": 0.0002,
-        "optim/grad_norm": 0.5,
-        "optim/lr": 1e-6,
-        "loss/mean": 0.01 * step,
-        "is_masked/all/mean": 0.03,
-        "step": step,
-    }
-    for step in (1, 2, 3)
-]
-ORCHESTRATOR = [
-    {
-        "train/agg/all/solver/reward/mean": 0.5,
-        "train/agg/all/solver/num_output_tokens/mean": 100.0 + step,
-        "train/agg/all/solver/is_truncated/mean": 0.25,
-        "train/agg/all/solver/solved_none": 0.1,
-        "train/agg/all/solver/solved_all": 0.025,
-        "step": step,
-    }
-    for step in (1, 2, 3)
-]
 SHARED = {
     "step": [1, 2, 3],
     "loss": [0.01, 0.02, 0.03],
@@ -82,7 +59,6 @@ SHARED = {
 """What all of them say."""
 OF_SAMPLER = {
     "verl": ("sampler_probability_difference", 0.02),
-    "prime": ("sampler_kl", 0.0002),
     "": ("sampler_difference", 0.02),
 }
 """Beginning of a kind of log -> what it says of sampler and trainer."""
@@ -117,7 +93,7 @@ def test_the_clip_of_our_objectives_is_read_from_both_trainers() -> None:
     assert table_of(records)["clipped"].tolist() == [0.25, 0.5]
 
 
-@pytest.mark.parametrize("kind", ["state", "checkpoints", "trl.log", "verl.log", "verl.jsonl", "prime.jsonl"])
+@pytest.mark.parametrize("kind", ["state", "checkpoints", "trl.log", "verl.log", "verl.jsonl"])
 def test_a_log_of_another_trainer_is_the_same_table(kind: str, tmp_path: Path) -> None:
     if kind == "state":
         state = {"log_history": [*TRL, {"eval_loss": 1.0, "step": 3}, {"train_runtime": 1.0, "step": 3}]}
@@ -128,8 +104,6 @@ def test_a_log_of_another_trainer_is_the_same_table(kind: str, tmp_path: Path) -
         source = tmp_path
     elif kind == "verl.jsonl":
         source = written(tmp_path / kind, [{"step": step, "data": it} for step, it in enumerate(VERL, 1)])
-    elif kind == "prime.jsonl":
-        source = written(tmp_path / kind, [*PRIME, *ORCHESTRATOR])
     else:
         source = written(tmp_path / kind, trl_console() if kind == "trl.log" else verl_console())
     table = read_table(source)

@@ -1,4 +1,4 @@
-"""What one expression does in one regime: bias, noise, what a small step changes, and whose tokens are moved."""
+"""What one expression does in one regime: bias, noise, and what a small step changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +31,6 @@ class MapUpdate:
 
     gradient: Tensor
     """[P, T, V + 1, V], the direction of ascent, summed over passes."""
-    push: Tensor
-    """[N, T]: minus the derivative of the loss with respect to the log-prob of each token."""
     acted: frozenset[str]
     """Parts that acted on some token."""
     watched: frozenset[str]
@@ -42,7 +40,7 @@ class MapUpdate:
 def update_of(objective: Objective, rollouts: MapRollouts, setting: RegimeSetting, step: float) -> MapUpdate:
     """The update of a batch; a further pass begins where a step of KL `step` has led that follows the passes before."""
     batch, table = rollouts.batch, setting.current
-    gradient, push = torch.zeros_like(table), torch.zeros_like(batch.mask, dtype=table.dtype)
+    gradient = torch.zeros_like(table)
     touched: dict[str, bool] = {}
     taken = Loop(objective, moved=not batch.on_policy).begin(batch)
     for update in taken.updates():
@@ -52,10 +50,9 @@ def update_of(objective: Objective, rollouts: MapRollouts, setting: RegimeSettin
         _, *by_token = derivatives(objective, plan, slice(None), logp, entropy)
         on_logp, on_entropy = (torch.where(batch.mask, values, 0.0) for values in by_token)
         gradient = gradient - on_table(moved, rollouts, on_logp, on_entropy)
-        push = push - on_logp
         for name, tokens in objective.touched(plan, slice(None), logp).items():
             touched[name] = touched.get(name, False) or bool(tokens.any())
-    return MapUpdate(gradient, push, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
+    return MapUpdate(gradient, frozenset(name for name, acts in touched.items() if acts), frozenset(touched))
 
 
 def on_table(table: Tensor, rollouts: MapRollouts, on_logp: Tensor, on_entropy: Tensor) -> Tensor:
@@ -197,10 +194,6 @@ class Behaviour:
     changes: Mapping[str, Change]
     """By quantity."""
     entropy: EntropyChange
-    mass: tuple[float, ...]
-    """The share of the gradient that tokens of each quarter of probabilities have, improbable ones first."""
-    up: float
-    """The share that makes tokens more probable."""
     idle: tuple[str, ...]
     """Parts that did not act on any token of any batch."""
 
@@ -218,8 +211,6 @@ class Measurement:
     has_target: bool
     exact: Sequence[float]
     entropy: EntropyChange
-    mass: tuple[float, ...]
-    up: float
     idle: tuple[str, ...]
 
     @property
@@ -246,8 +237,6 @@ class Measurement:
             signal_to_noise=self.signal_to_noise,
             changes=changes,
             entropy=self.entropy,
-            mass=self.mass,
-            up=self.up,
             idle=self.idle,
         )
 
@@ -272,7 +261,6 @@ def measure(
     mean = gradients.mean(0)
     move = mean * step_size(setting, mean, step)
     exact = quantities(setting, setting.current + move) - quantities(setting, setting.current)
-    mass, up = _mass([update.push for update in updates], rollouts)
     return Measurement(
         expression=expression,
         objective=objective,
@@ -281,8 +269,6 @@ def measure(
         has_target=target is not None,
         exact=exact.tolist(),
         entropy=entropy_change(setting, move),
-        mass=mass,
-        up=up,
         idle=_idle(objective, updates),
     )
 
@@ -305,15 +291,6 @@ def _samples(
     of_truth = expected_changes(setting, slopes, slopes[0], step).numpy()
     length = (flat @ truth / truth.square().sum()).numpy()[:, None]
     return np.concatenate([cosines, length, expected, expected - of_truth], 1)
-
-
-def _mass(pushes: Sequence[Tensor], rollouts: Sequence[MapRollouts]) -> tuple[tuple[float, ...], float]:
-    """Shares of the length of what tokens add to the logits of their places."""
-    weighed = [(push * drawn.leverage)[drawn.batch.mask] for push, drawn in zip(pushes, rollouts, strict=True)]
-    push, quarter = torch.cat(weighed), torch.cat([drawn.quarter[drawn.batch.mask] for drawn in rollouts])
-    quarters = torch.zeros(4, dtype=torch.float64).index_add(0, quarter, push.abs())
-    total = push.abs().sum().clamp(min=1e-300)
-    return tuple((quarters / total).tolist()), float(push.clamp(min=0).sum() / total)
 
 
 def _idle(objective: Objective, updates: Sequence[MapUpdate]) -> tuple[str, ...]:

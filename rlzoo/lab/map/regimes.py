@@ -1,7 +1,7 @@
 """The regimes of the map: in each, a failure mode that methods were invented for is there, and its size is known."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -248,10 +248,6 @@ class MapRollouts:
     """[N, T] int: the row of each token in the table as [P * T * (V + 1), V]."""
     symbol: Tensor
     """[N, T] int: its column."""
-    leverage: Tensor
-    """[N, T]: the length of the derivative of its log-prob with respect to the logits of its place."""
-    quarter: Tensor
-    """[N, T] int: 0 for the least probable quarter of the tokens of all batches, 3 for the most probable."""
 
 
 def sample(setting: RegimeSetting, batches: int, seed: int) -> list[MapRollouts]:
@@ -266,12 +262,7 @@ def sample(setting: RegimeSetting, batches: int, seed: int) -> list[MapRollouts]
         flips = torch.rand(len(response), generator=generator, dtype=torch.float64) < setting.regime.flipped
         value = setting.value[prompt, response]
         drawn.append(rollouts_of(setting, prompt, response, torch.where(flips, 1 - value, value)))
-    logp = torch.cat([rollouts.batch.require("logp_old", "the map")[rollouts.batch.mask] for rollouts in drawn])
-    edges = logp.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64))
-    return [
-        replace(rollouts, quarter=torch.bucketize(rollouts.batch.require("logp_old", "the map"), edges))
-        for rollouts in drawn
-    ]
+    return drawn
 
 
 def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward: Tensor) -> MapRollouts:
@@ -303,7 +294,7 @@ def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward
         random_key=random_keys(number // regime.responses, language.limit, seed=0),
         on_policy=not regime.moved,
     )
-    return MapRollouts(batch, place, symbol, _leverage(setting.current, place, symbol), torch.zeros_like(place))
+    return MapRollouts(batch, place, symbol)
 
 
 def token_stats(table: Tensor, place: Tensor, symbol: Tensor) -> tuple[Tensor, Tensor]:
@@ -311,9 +302,3 @@ def token_stats(table: Tensor, place: Tensor, symbol: Tensor) -> tuple[Tensor, T
     log_probs = table.log_softmax(-1).flatten(0, -2)
     entropy = -(log_probs.exp() * log_probs).sum(-1)
     return log_probs[place, symbol], entropy[place]
-
-
-def _leverage(table: Tensor, place: Tensor, symbol: Tensor) -> Tensor:
-    probability = table.softmax(-1).flatten(0, -2)
-    square = probability.square().sum(-1)[place] - 2 * probability[place, symbol] + 1
-    return square.clamp(min=0).sqrt()

@@ -71,10 +71,10 @@ def change(measured: Change) -> str:
 def changes_table(regime_map: RegimeMap) -> Table:
     """Bias, noise and what a step changes: a row for each objective, below one for the policy gradient."""
     headings = ["cosine", "with its target", "length", "signal / noise", *SHORT.values()]
-    headings += ["tokens moved by quarter (%)", "up (%)", "entropy, formula / exact"]
+    headings += ["entropy, formula / exact"]
     columns = [Column("objective", is_text=True), *map(Column, headings), Column("does not act", is_text=True)]
     truth = [f"{regime_map.policy_gradient[name]:+.3f}" for name in QUANTITIES]
-    first: list[Shown] = ["policy gradient", *["1.00"] * 3, "", *truth, *[""] * 4]
+    first: list[Shown] = ["policy gradient", *["1.00"] * 3, "", *truth, *[""] * 2]
     return Table(
         columns, [first, *map(_changes_row, regime_map.behaviours)], title=f"Changes, {regime_map.regime.name}"
     )
@@ -88,8 +88,6 @@ def _changes_row(row: Behaviour) -> list[Shown]:
         f"{row.length.mean:.2g}",
         f"{row.signal_to_noise:.2f}",
         *(change(row.changes[name]) for name in QUANTITIES),
-        " ".join(f"{100 * share:.0f}" for share in row.mass),
-        f"{100 * row.up:.0f}",
         f"{row.entropy.predicted:+.3f} / {row.entropy.all:+.3f}",
         ", ".join(row.idle),
     ]
@@ -139,8 +137,6 @@ def _record(regime_map: RegimeMap, row: Behaviour) -> dict[str, object]:
         "entropy_predicted": _rounded(row.entropy.predicted),
         "entropy_same_places": _rounded(row.entropy.same_places),
         "entropy_all": _rounded(row.entropy.all),
-        **{f"mass_quarter_{number}": _rounded(share) for number, share in enumerate(row.mass, 1)},
-        "up": _rounded(row.up),
         "idle": " ".join(row.idle),
     }
 
