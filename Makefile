@@ -10,7 +10,7 @@
 # make check        ruff, mypy, and which room may import which
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-vllm-slow   ten steps of SmolLM2 with it, each night
-# make test-trl     test the adapter that puts the zoo into TRL's trainer, and environments of verifiers and OpenEnv
+# make test-trl     test the adapter that puts the zoo into TRL's trainer
 # make test-torchao test torchao's optimiser with moments in eight bits, in rlzoo's own loop
 # make test-trl-slow    the rest of them, each night
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
@@ -100,7 +100,7 @@ test-vllm-slow: $(VLLM)/test
 	$(VLLM)/bin/python -m pytest --numprocesses=0 --timeout=3600 -m slow tests/vllm
 
 test-trl: $(VENV)/trl
-	$(VENV)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl tests/environments
+	$(VENV)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
 
 test-torchao: $(TORCHAO)/installed
 	PYTHONPATH=$(CURDIR)/$(TORCHAO) $(VENV)/bin/python -m pytest --timeout=1500 tests/eight_bits
@@ -231,7 +231,7 @@ $(VLLM)/test: pyproject.toml locks/venv-vllm.txt
 
 # The next layers share that environment: each adds what its target needs, in the versions of the same lock.
 $(VENV)/trl: $(VENV)/test
-	$(call pip,$(VENV)) --editable '.[trl,verifiers,openenv]'
+	$(call pip,$(VENV)) --editable '.[trl]'
 	touch $@
 
 # verl pins an older transformers, and asks for more than its losses import: so it comes without its requirements, and

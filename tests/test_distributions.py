@@ -20,9 +20,7 @@ PACKAGES = {"rlzoo-llm": ("objectives", "rlzoo"), "rlzoo-objectives": ("objectiv
 FOLDERS = {"rlzoo-llm": ROOT, "rlzoo-objectives": ROOT / "objectives"}
 DEVELOPERS = {"benchmarks", "dev", "docs", "lessons", "pages", "test"}
 """Extras that no user of the packages needs; what the others name is imported where it is used."""
-ENDED = {"verifiers"}
-"""Distributions whose newer releases have taken away what is used of them; what has an upper bound."""
-CALLED = {"hydra": "hydra-core", "openenv": "openenv-core", "transfer_queue": "transferqueue"}
+CALLED = {"hydra": "hydra-core", "transfer_queue": "transferqueue"}
 """A module that is not installed here -> its distribution."""
 
 
@@ -84,8 +82,7 @@ def test_a_distribution_declares_what_it_imports_and_nothing_else(name: str) -> 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_every_requirement_has_a_lower_bound_and_no_extra(name: str) -> None:
     for requirement in requirements(name):
-        wanted = {">=", "<"} if requirement.name in ENDED else {">="}
-        assert {bound.operator for bound in requirement.specifier} == wanted and not requirement.extras, requirement
+        assert {bound.operator for bound in requirement.specifier} == {">="} and not requirement.extras, requirement
 
 
 def test_the_library_lists_all_of_its_packages() -> None:

@@ -123,7 +123,7 @@ def test_a_lock_keeps_to_what_is_required_and_to_what_is_constrained(path: Path)
 @pytest.mark.parametrize(
     ("name", "extras"),
     [
-        ("venv", ("gguf", "test", "slurm", "ray", "dev", "docs", "pages", "trl", "verifiers", "openenv")),
+        ("venv", ("gguf", "test", "slurm", "ray", "dev", "docs", "pages", "trl")),
         ("venv-vllm", ("gguf", "test")),
         ("venv-harness", ("test",)),
     ],

@@ -100,7 +100,6 @@ def records(run: Path) -> Path:
 NAMES = [
     *(("task.name", "theirs:Arithmetic"), ("task.reward", '["theirs:reward"]'), ("model.trust_remote_code", "true")),
     *(("rollout.engine", "theirs:Engine"), ("task.tools", '["theirs:reward"]'), ("task.environment", "theirs:Engine")),
-    *(("task.name", "verifiers:theirs"), ("task.environment", "openenv:http://localhost:1")),
 ]
 
 

@@ -25,7 +25,7 @@ from benchmarks.mutations.kinds import Edit, Source, edits, parses
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("objectives", "rlzoo")
-SKIPPED = ("objectives/adapters/", "rlzoo/rollout/vllm", "rlzoo/tasks/openenv", "rlzoo/tasks/verifiers")
+SKIPPED = ("objectives/adapters/", "rlzoo/rollout/vllm")
 """How the paths begin of what is tested in environments of its own."""
 PYTEST = (sys.executable, "-m", "pytest", "-x", "--numprocesses=0", "-p", "no:cacheprovider")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rlzoo.config.schema import Key, Mark
 from rlzoo.config.schema import keys as all_keys
-from rlzoo.config.sections import VERIFIERS, Config
+from rlzoo.config.sections import Config
 from rlzoo.errors import UserError
 from rlzoo.ownership import is_own
 
@@ -87,7 +87,7 @@ def _names(key: Key, value: str) -> Sequence[str]:
     if key.type is bool:
         return [key.name]
     if Mark.MAY_NAME_CODE in key.facts:
-        is_code = value.startswith(VERIFIERS) or (is_outside(value) and not _is_shipped(key, value))
+        is_code = is_outside(value) and not _is_shipped(key, value)
     else:
         is_code = value not in _SHIPPED_TOOLS
     return [value] * is_code
@@ -114,7 +114,7 @@ def check_recorded(
     for file, names in naming:
         if not is_own(file) and not any(_covers(path, file) for path in trust):
             name, setting = next(iter(names.items()))
-            code = "it" if "://" in name else name.removeprefix(VERIFIERS).rpartition(":")[0] or "it"
+            code = "it" if "://" in name else name.rpartition(":")[0] or "it"
             raise UserError(
                 f"{file} names code of its own, {setting}, and was not executed; read {code}, "
                 f"and add trust={file} if you trust it"

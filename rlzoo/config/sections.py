@@ -27,9 +27,6 @@ from rlzoo.config.schema import (
 
 Decay = Annotated[Number, Ge(0), Lt(1)]
 
-VERIFIERS = "verifiers:"
-"""What `task.name` begins with for an environment of the package `verifiers`."""
-
 
 @dataclass
 class LoraConfig:
@@ -84,9 +81,8 @@ class ColumnsConfig:
 @dataclass
 class TaskConfig:
     name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA, Mark.MAY_NAME_CODE] = "sums"
-    """`sums`, `arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; `verifiers:NAME`, an
-    environment of that package; a hub id, parquet, JSON, a folder; one of your own, `my_module:MyTask` or
-    `./my_file.py:MyTask`."""
+    """`sums`, `arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON,
+    a folder; one of your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
     split: Annotated[str, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: Annotated[str | None, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = None
@@ -112,15 +108,13 @@ class TaskConfig:
     docstrings tell it how. rlzoo/tasks/tools.py says more."""
     environment: Annotated[str, RESULTS, EVAL | TASK, Mark.NAMES_CODE] = ""
     """A class whose methods the model may call, with a state that lasts for an episode, as TRL's `environment_factory`
-    takes it: `my_module:MyEnvironment` or `./my_file.py:MyEnvironment`; rlzoo/tasks/environment_class.py says more. Or
-    an OpenEnv server, `openenv:http://HOST:PORT`."""
+    takes it: `my_module:MyEnvironment` or `./my_file.py:MyEnvironment`; rlzoo/tasks/environment_class.py says more."""
     max_turns: Annotated[Count, RESULTS, EVALUATES | TASK] = 8
     """Turns of the model at most, where it has tools or an environment."""
     tool_timeout: Annotated[Positive, RESULTS, EVALUATES | TASK] = 10.0
     """Seconds after which a call is ended, which the model is told."""
     options: Annotated[dict[str, Any], RESULTS, EVAL | TASK] = field(default_factory=dict)
-    """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`, or
-    arguments of `load_environment` for `verifiers:NAME`."""
+    """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
     problems: Annotated[Count, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = 20_000
     """How many training problems a procedural task makes."""
     few_shot: Annotated[Natural, RESULTS, EVAL | TASK] = 0
@@ -151,11 +145,6 @@ class TaskConfig:
     """Seconds after which the grading of one response is killed and counted as a time-out."""
     allow_unconfined: Annotated[bool, MACHINE, EVALUATES | TASK, Mark.NAMES_CODE] = False
     """Grade by scorers that run what a model wrote also where no kernel confines them (macOS, Linux before 5.13)."""
-
-    @property
-    def episodes(self) -> str:
-        """What begins episodes: `task.environment`, or a task that comes with its environment; "" if neither does."""
-        return self.name if self.name.startswith(VERIFIERS) else self.environment
 
 
 @dataclass

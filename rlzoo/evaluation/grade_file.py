@@ -214,7 +214,7 @@ def _tasks(records: Sequence[Record]) -> Iterable[Record]:
 
 def _check_grades_text(file: Path, records: Sequence[Record]) -> None:
     for task in _tasks(records):
-        if grading_config(task).episodes:
+        if grading_config(task).environment:
             raise UserError(
                 f"{file} cannot be graded again: the rewards of task.name={task['name']} are those of its environment, "
                 f"and do not follow from a response's text; rlzoo eval samples and grades again"

@@ -14,7 +14,6 @@ from typing import Any
 from objectives import Objective, ObjectiveError, module_name, parse
 from rlzoo.config import Config, TaskConfig, flat
 from rlzoo.config.recorded import OBJECTIVE, is_outside, outside_names, values_of_code
-from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import folder_written_atomically, read_json_file, slug
@@ -23,7 +22,6 @@ from rlzoo.source import Definition, code_digest, is_ours, relative_names, used_
 from rlzoo.source import digest as text_digest
 from rlzoo.tasks import written_outside
 from rlzoo.tasks.outside import definition, definition_in
-from rlzoo.tasks.verifiers import loader
 
 LONGEST_NAME = 100
 Sources = Mapping[str, Mapping[str, str]]
@@ -148,15 +146,10 @@ def _place(path: Path) -> Path:
 
 def _task_definitions(task: TaskConfig, engine: str) -> Iterator[tuple[str, Definition]]:
     given = flat({"task": vars(task), "rollout": {"engine": engine}})
-    names = (_task_code(value) if key.name == "task.name" else value for key, value in values_of_code(given))
+    names = (written_outside(value) if key.name == "task.name" else value for key, value in values_of_code(given))
     for name in dict.fromkeys(names):
         if name and is_outside(name) and (defined := definition(name)) and not is_ours(defined.module):
             yield name, defined
-
-
-def _task_code(name: str) -> str | None:
-    """What makes a task of this name, if it is from outside."""
-    return loader(name) if name.startswith(VERIFIERS) else written_outside(name)
 
 
 def _definition_of(kind: type) -> Definition | None:

@@ -121,8 +121,8 @@ class TaskLook:
     @property
     def without_gold(self) -> str:
         """What becomes of a problem that has no gold answer."""
-        if self.config.task.episodes:
-            return f"{self.config.task.episodes} makes the rewards"
+        if self.config.task.environment:
+            return f"{self.config.task.environment} makes the rewards"
         return "task.reward gets gold=''" if self.config.task.reward else "the task's grader does without"
 
     @cached_property
@@ -196,7 +196,7 @@ def look_at_task(config: Config) -> TaskLook:
     limit = config.rollout.max_prompt_tokens
     fitting = [problem for problem, length in zip(problems, lengths, strict=True) if length <= limit]
     check_prompts(config.model, config.rollout, tokenizer, fitting[:GROUPS] or problems[:1])
-    gold, wrong, empty = (None, None, None) if config.task.episodes else _probes(task, problems, config, tokenizer)
+    gold, wrong, empty = (None, None, None) if config.task.environment else _probes(task, problems, config, tokenizer)
     return TaskLook(config, task, tokenizer, problems, lengths, tokens, unknown, gold, empty, wrong, fitting[:GROUPS])
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import is_outside
-from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, ZIPPED, DemonstratedTask, Grade, Grader, Message, Problem, Task, format_of
 from rlzoo.tasks.environment_class import environment_named, tool_keys
@@ -121,7 +120,7 @@ def demonstrated_task(config: TaskConfig) -> DemonstratedTask:
 
 def written_outside(name: str) -> str | None:
     """`module:name` or `file.py:name` of a task from outside, also of one that a package announces; None for others."""
-    if name in OWN or name.startswith((_REASONING_GYM, VERIFIERS)):
+    if name in OWN or name.startswith(_REASONING_GYM):
         return None
     written = _announced().get(name, name) if name.isidentifier() else name
     return written if is_outside(written) else None
@@ -140,8 +139,11 @@ def _kind(name: str) -> _Kind:
         return _Kind(_own, lambda config, *_: _own(config), lambda config: _own(replace(config, problems=1)))
     if name.startswith(_REASONING_GYM):
         return _Kind(_check_reasoning_gym, _reasoning_gym, _reasoning_gym_to_grade)
-    if name.startswith(VERIFIERS):
-        return _Kind(_check_verifiers, _verifiers, _verifiers)
+    if name.startswith("verifiers:"):
+        raise UserError(
+            f"task.name={name}: environments of verifiers were removed; write their rows to a file for task.name, call "
+            "their rubric in a function of task.reward, and let a class of task.environment answer turns"
+        )
     if written := written_outside(name):
         return _Kind(
             lambda config: _check_outside(config, written),
@@ -198,17 +200,6 @@ def _reasoning_gym_to_grade(config: TaskConfig) -> Task:
     from rlzoo.tasks import reasoning_gym
 
     return reasoning_gym.without_problems(config.name.removeprefix(_REASONING_GYM), config.options, config.wrong_reward)
-
-
-def _check_verifiers(config: TaskConfig) -> None:
-    dataset_keys = [key for key in _DATASET_KEYS if key not in ("held_out_rows", "held_out_seed")]
-    _refuse(config, "an environment of verifiers", *dataset_keys, *_PROMPT_KEYS, "problems", "tools", "environment")
-
-
-def _verifiers(config: TaskConfig, *_: object) -> Task:
-    from rlzoo.tasks.verifiers_task import VerifiersTask
-
-    return VerifiersTask(config)
 
 
 def _check_dataset(config: TaskConfig) -> None:

@@ -94,7 +94,7 @@ def _is_knights_and_knaves(problem: Problem) -> bool:
 
 def forms_said(problems: Iterable[Problem], config: TaskConfig) -> list[str]:
     """A sentence for each form that is asked for and graded, the commonest first; none where others grade."""
-    if config.reward or config.episodes:
+    if config.reward or config.environment:
         return []
     forms = Counter(
         sentence(
@@ -145,7 +145,7 @@ class DatasetTask:
         rows = self._held_out_rows
         problems = self._split_off() if rows is None else self._problems(rows, self._other)
         those = _distinct(problems)
-        return list({problem.id if self.config.episodes else _same(problem): problem for problem in those}.values())
+        return list({problem.id if self.config.environment else _same(problem): problem for problem in those}.values())
 
     @cached_property
     def train(self) -> Sequence[Problem]:
@@ -164,7 +164,7 @@ class DatasetTask:
     @property
     def _takes_rows(self) -> bool:
         """Whether something of the user's makes the rewards, and is told what a row says."""
-        return bool(self.config.reward or self.config.episodes)
+        return bool(self.config.reward or self.config.environment)
 
     @property
     def _split(self) -> Split:
@@ -217,7 +217,7 @@ class DatasetTask:
 
     def _identity(self, problem: Problem) -> object:
         """What no two splits share: all that the model reads; with an environment each row begins an episode."""
-        return problem.id if self.config.episodes else prompt_key(problem.prompt)
+        return problem.id if self.config.environment else prompt_key(problem.prompt)
 
     def _place(self, identity: object) -> bytes:
         """Where a prompt stands in the order in which they are held out; `task.system_prompt` does not move it."""

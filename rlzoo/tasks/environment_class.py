@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlzoo.config import TaskConfig
-from rlzoo.config.sections import VERIFIERS
 from rlzoo.errors import UserError, one_line
-from rlzoo.tasks.environments import Answer, EpisodeSource, Turn
-from rlzoo.tasks.openenv import OPENENV, connect
+from rlzoo.tasks.environments import Answer, Turn
 from rlzoo.tasks.outside import load_outside
 from rlzoo.tasks.tools import answer_call, calls_in, load_tools, read_calls, schema_of, shortened, wait_for
 
@@ -102,11 +100,16 @@ def load_class(written: str) -> EnvironmentClass:
     return environment
 
 
-def environment_named(config: TaskConfig) -> EpisodeSource | None:
-    """Returns what makes the episodes of a task, if it has any. Raises UserError for a tool with a method's name."""
-    if not config.episodes:
+def environment_named(config: TaskConfig) -> EnvironmentClass | None:
+    """Returns the class of `task.environment`, if there is one. Raises UserError for a tool with a method's name."""
+    if not config.environment:
         return None
-    environment = _source(config)
+    if config.environment.startswith("openenv:"):
+        raise UserError(
+            f"task.environment={config.environment}: addresses of servers were removed; write a class whose methods "
+            "call the server's client, as docs/guides/turns.md has one"
+        )
+    environment = load_class(config.environment)
     for tool in load_tools(config):
         if tool.name in environment.tools:
             raise UserError(
@@ -114,16 +117,6 @@ def environment_named(config: TaskConfig) -> EpisodeSource | None:
                 f"as well; rename one of them"
             )
     return environment
-
-
-def _source(config: TaskConfig) -> EpisodeSource:
-    if config.name.startswith(VERIFIERS):
-        from rlzoo.tasks.verifiers import load_verifiers
-
-        return load_verifiers(config.name, config.options)
-    if config.environment.startswith(OPENENV):
-        return connect(config.environment)
-    return load_class(config.environment)
 
 
 def tool_schemas(config: TaskConfig) -> list[dict[str, Any]]:
@@ -141,6 +134,5 @@ def answer_roles(config: TaskConfig) -> list[str]:
 
 def tool_keys(config: TaskConfig) -> Mapping[str, str]:
     """The keys that give the model something to call, with what each names."""
-    key = "task.name" if config.name == config.episodes else "task.environment"
-    named = {"task.tools": ", ".join(config.tools), key: config.episodes}
+    named = {"task.tools": ", ".join(config.tools), "task.environment": config.environment}
     return {key: value for key, value in named.items() if value}

@@ -2,14 +2,14 @@
 
 An `Environment` has `reset`, which begins an episode for each row, and `step`, which answers turns of rows; the loop
 over turns in `rlzoo.rollout.sampler` needs no more of it. There are two. Functions of the user answer calls and keep
-nothing (`tools`). Episodes keep a state and make the rewards, each in a process of its own (`episodes`); an
-`EpisodeSource` makes them: a class of the user, an OpenEnv server, or an environment of `verifiers`.
+nothing (`tools`). Episodes keep a state and make the rewards, each in a process of its own (`episodes`),
+as instances of a class of the user (`environment_class`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from rlzoo.tasks.base import Problem
 
@@ -81,46 +81,6 @@ class Environment(Protocol):
 
     def grade(self, texts: Sequence[str]) -> "list[Graded] | None":
         """Ends the episodes and grades each row, with the text of its last turn; None if the task's grader does."""
-        ...
-
-
-class EpisodeSource(Protocol):
-    """Makes the instances of episodes. It is picklable, and an instance is made and used in a process of its own.
-
-    An instance has a method `reset(**columns)`, which may return the text that the policy reads first. Its attributes
-    `turn_reward`, `turn_state` and `done` are read after each turn where its class has them. Methods may be `async`.
-    """
-
-    @property
-    def written(self) -> str:
-        """How the configuration names it."""
-        ...
-
-    @property
-    def reward_names(self) -> Sequence[str]:
-        """The rewards of the instance itself, in the order of `task.reward_weights`: `get_reward`, `turn_reward`."""
-        ...
-
-    @property
-    def tools(self) -> Sequence[str]:
-        """The names that the policy can call."""
-        ...
-
-    @property
-    def has_user(self) -> bool:
-        """Whether it may also answer a turn as `user`."""
-        ...
-
-    def schemas(self) -> list[dict[str, Any]]:
-        """Describes its tools as chat templates take them."""
-        ...
-
-    def make(self) -> Any:
-        """Makes the instance of an episode."""
-        ...
-
-    def step(self, instance: Any, turn: Turn, functions: Mapping[str, Callable[..., Any]]) -> Sequence[Answer]:
-        """Answers a turn; the policy can call `functions` besides its tools. Without answers the episode ends."""
         ...
 
 

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal, Self
 from rlzoo.config import TaskConfig
 from rlzoo.errors import one_line
 from rlzoo.tasks.base import Grade, Problem
-from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE, environment_named
-from rlzoo.tasks.environments import Answer, Environment, EpisodeSource, Start, Step, Turn, seed_of
+from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE, EnvironmentClass, environment_named
+from rlzoo.tasks.environments import Answer, Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.grading import Graded, checked_grade
 from rlzoo.tasks.reward import RewardFunction, Row, finite_number, load_rewards, weighted, weights_of
 from rlzoo.tasks.sandbox import Patience, Request, Sandbox
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 def open_environment(config: TaskConfig) -> AbstractContextManager[Environment | None]:
     """Starts what answers the policy between its turns; None if a task has one turn. Raises UserError."""
-    if config.episodes:
+    if config.environment:
         return EpisodePool.of(config)
     if config.tools:
         return ToolPool(load_tools(config), config.grader_workers, config.tool_timeout)
@@ -44,7 +44,7 @@ def open_environment(config: TaskConfig) -> AbstractContextManager[Environment |
 class EpisodeSettings:
     """What all episodes share."""
 
-    source: EpisodeSource
+    source: EnvironmentClass
     tools: tuple[Tool, ...]
     rewards: tuple[RewardFunction, ...]
     weights: tuple[float, ...]

@@ -345,7 +345,7 @@ class Rewarded:
 def rewarded(task: Task, config: TaskConfig) -> Task:
     """The task with the rewards that its configuration names, if it names any. Raises UserError for one of no use."""
     rewards = load_rewards(config)
-    if config.episodes:
+    if config.environment:
         grader = EpisodeGrader(any(reward.reads_tokens for reward in rewards))
         return Rewarded(task, grader, rewards, has_environment=True)
     if not rewards:
@@ -374,10 +374,10 @@ def load_rewards(config: TaskConfig) -> tuple[RewardFunction, ...]:
             f"task.reward_weights={config.reward_weights} are {len(config.reward_weights)} for "
             f"{len(config.reward)} functions in task.reward{more}; give each one a weight"
         )
-    if config.unconfined_reward and (config.episodes or not config.reward):
-        other = config.episodes or "a task without task.reward"
+    if config.unconfined_reward and (config.environment or not config.reward):
+        other = config.environment or "a task without task.reward"
         raise UserError(f"task.unconfined_reward=true has no effect on {other}; leave it out")
-    if (config.reward or config.episodes) and config.wrong_reward:
+    if (config.reward or config.environment) and config.wrong_reward:
         key = "task.reward" if config.reward else "task.environment"
         raise UserError(f"task.wrong_reward={config.wrong_reward} has no effect on {key}; leave it out")
     return tuple(load_reward(written) for written in config.reward)

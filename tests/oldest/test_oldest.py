@@ -15,7 +15,7 @@ from tests.processes import ROOT
 
 (EXTRAS,) = re.findall(r"^OLDEST_EXTRAS := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 DECLARED = runpy.run_path(str(ROOT / "locks" / "oldest.py"))["declared"](EXTRAS.split(","))
-ELSEWHERE = ("objectives.adapters.trl", "objectives.adapters.verl", "rlzoo.tasks.verifiers_episode")
+ELSEWHERE = ("objectives.adapters.trl", "objectives.adapters.verl")
 """What imports a trainer or an environment, whose own tests install its oldest release."""
 MODULES = [
     module.name

@@ -332,17 +332,10 @@ def test_what_cannot_be_used_is_one_line_that_names_key_value_and_remedy() -> No
 def test_an_environment_that_a_recorded_file_names_is_code() -> None:
     named = {"./envs.py:Showing": "task.environment=./envs.py:Showing"}
     assert outside_names({"task.environment": "./envs.py:Showing"}) == named
-    for key, name in (("task.name", "verifiers:my-env"), ("task.environment", "openenv:http://localhost:8000")):
-        assert outside_names({key: name}) == {name: f"{key}={name}"}
 
 
-def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("verifiers", "openenv"):
-        monkeypatch.setattr(f"rlzoo.tasks.{module}.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"^task\.name=verifiers:my-env: .* pip install 'rlzoo-llm\[verifiers\]'$"):
+def test_removed_environments_are_one_line_that_says_what_to_do() -> None:
+    with pytest.raises(UserError, match=r"^task\.name=verifiers:my-env: .* were removed; write their rows"):
         check_task(TaskConfig(name="verifiers:my-env"))
-    with pytest.raises(UserError, match=r"^task\.environment=openenv:h: .* pip install 'rlzoo-llm\[openenv\]'$"):
+    with pytest.raises(UserError, match=r"^task\.environment=openenv:h: .* were removed; write a class"):
         check_task(TaskConfig(environment="openenv:h"))
-    for key, value in {"split": "test", "instruction": "Think.", "tools": ["a:b"], "environment": "a:B"}.items():
-        with pytest.raises(UserError, match=f"task.{key}=.* has no effect on an environment of verifiers"):
-            check_task(TaskConfig(name="verifiers:my-env", **{key: value}))
