@@ -11,7 +11,6 @@
 # make test-vllm    set up vLLM for the CPU in an environment of its own, then test the rollout engine that uses it
 # make test-vllm-slow   ten steps of SmolLM2 with it, each night
 # make test-trl     test the adapter that puts the zoo into TRL's trainer
-# make test-torchao test torchao's optimiser with moments in eight bits, in rlzoo's own loop
 # make test-trl-slow    the rest of them, each night
 # make test-verl    set up verl in an environment of its own, then test the adapter that puts the zoo into it, on Ray
 # make test-verl-slow   the rest of them: more stages on Ray, and sixty steps that learn
@@ -44,7 +43,6 @@ VLLM := .venv-vllm
 VERL := .venv-verl
 HARNESS := .venv-harness
 OLDEST := .venv-oldest
-TORCHAO := .torchao
 RELEASE := .venv-release
 PYTHONS ?= $(PYTHON)
 # Every environment has the versions that its tests passed with. LOCK=constraints.txt takes the newest that may be.
@@ -66,7 +64,7 @@ ROOMS_commands := $(addprefix tests/,commands config experiment) $(wildcard test
 EVERY := spurious_tokens,rare_but_right,forking_tokens,length_bias
 QUICK := rare_but_right,length_bias,many_epochs,forking_tokens,many_right_answers,wrong_rewards
 
-.PHONY: train check test test-smoke test-slow test-exhaustive test-device test-nightly test-vllm test-vllm-slow test-trl test-trl-slow test-torchao test-verl test-verl-slow test-harness test-peers test-oldest test-pages
+.PHONY: train check test test-smoke test-slow test-exhaustive test-device test-nightly test-vllm test-vllm-slow test-trl test-trl-slow test-verl test-verl-slow test-harness test-peers test-oldest test-pages
 .PHONY: test-docs docs smollm2 start map suite suite-quick zoo leaderboard leaderboard-knights leaderboard-calculator leaderboard-smollm2 gpu-check wheels test-wheels locks
 train: $(VENV)/runtime
 	$(RLZOO) train 'objective=stapo(tau_p=0.1)+clip_higher' \
@@ -102,12 +100,8 @@ test-vllm-slow: $(VLLM)/test
 test-trl: $(VENV)/trl
 	$(VENV)/bin/python -m pytest --dist=loadfile --timeout=1500 tests/adapters_trl
 
-test-torchao: $(TORCHAO)/installed
-	PYTHONPATH=$(CURDIR)/$(TORCHAO) $(VENV)/bin/python -m pytest --timeout=1500 tests/eight_bits
-
-test-trl-slow: $(VENV)/trl $(TORCHAO)/installed
+test-trl-slow: $(VENV)/trl
 	$(VENV)/bin/python -m pytest --dist=loadfile --timeout=3600 -m slow tests/adapters_trl
-	PYTHONPATH=$(CURDIR)/$(TORCHAO) $(VENV)/bin/python -m pytest --timeout=3600 -m slow tests/eight_bits
 
 test-verl: $(VERL)/test
 	$(VERL)/bin/python -m pytest --confcutdir=tests/adapters_verl --dist=loadfile --timeout=1800 tests/adapters_verl
@@ -240,12 +234,6 @@ $(VENV)/peers: $(VENV)/test
 	$(call pip,$(VENV)) trl==1.16.0 msgpack jsonschema
 	$(call pip,$(VENV)) --no-deps verl==0.9.1 tensordict==0.10.0 pyvers orjson cloudpickle \
 		importlib_metadata zipp codetiming ray
-	touch $@
-
-# transformers imports torchao with every model where it is installed: so it lies apart, on the path of its own tests.
-$(TORCHAO)/installed: $(VENV)/test Makefile
-	rm -rf $(TORCHAO)
-	$(call pip,$(VENV)) --no-deps --target $(TORCHAO) torchao==0.18.0
 	touch $@
 
 # verl wants an older transformers than rlzoo, and hydra another antlr than math-verify: so it comes with the objectives

@@ -252,7 +252,12 @@ def _refusal(error: ValidationError, shown: Mapping[str, str], schema: type[Any]
         case "predicate_failed" | "finite_number":
             return f"{written} must be finite"
         case "literal_error":
-            return f"{written} is not one of {', '.join(filter(None, key.choices))}"
+            gone = (
+                "; moments in eight bits were removed, train.sharding=fsdp shares them"
+                if "adamw_8bit" in written
+                else ""
+            )
+            return f"{written} is not one of {', '.join(filter(None, key.choices))}{gone}"
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
             return f"{written} must be {key.range}"
         case _:

@@ -81,8 +81,8 @@ class ColumnsConfig:
 @dataclass
 class TaskConfig:
     name: Annotated[str, RESULTS, EVAL | TASK | FIT, Mark.LOCATES_DATA, Mark.MAY_NAME_CODE] = "sums"
-    """`sums`, `arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet, JSON,
-    a folder; one of your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
+    """`sums`, `arithmetic`, `calculator`, `knights`, `planted_arithmetic`; `reasoning_gym:NAME`; a hub id, parquet,
+    JSON, a folder; one of your own, `my_module:MyTask` or `./my_file.py:MyTask`."""
     split: Annotated[str, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = "train"
     """The split of a hub dataset or folder that training reads."""
     held_out: Annotated[str | None, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = None
@@ -212,9 +212,8 @@ class TrainConfig:
     """Rollout steps."""
     learning_rate: Annotated[Number, Ge(0), RESULTS] = 1e-6
     """The rate of AdamW after the warm-up."""
-    optimizer: Annotated[Literal["adamw", "adamw_8bit"], RESULTS, FIT] = "adamw"
-    """`adamw`; or `adamw_8bit`, torchao's, whose moments have one byte a number in place of four, in blocks of at most
-    256 numbers with a scale of their own."""
+    optimizer: Annotated[Literal["adamw"], RESULTS, FIT] = "adamw"
+    """`adamw`, which is torch's."""
     schedule: Annotated[Literal["constant", "linear", "cosine"], RESULTS] = "constant"
     """The rate after the warm-up: `constant`, or falling towards 0 at the end, `linear` or along a `cosine`."""
     warmup_steps: Annotated[Natural, RESULTS] = 0

@@ -91,7 +91,7 @@ def check_words(config: Config) -> None:
         if other is not None:
             with errors_naming(key):
                 locate(other)
-    _check_packages(config.model.lora, config.train.optimizer)
+    _check_packages(config.model.lora)
     check_task(config.task)
     check_response_limit(config)
 
@@ -167,21 +167,12 @@ def _check_sharding(train: TrainConfig) -> None:
             raise UserError(
                 f"train.{key}={str(value).lower()} has no effect without train.sharding=fsdp; set that, or leave it out"
             )
-    if train.cpu_offload and train.optimizer == "adamw_8bit":
-        raise UserError(
-            "train.optimizer=adamw_8bit: with train.cpu_offload=true moments take nothing of the GPU, and torchao's "
-            "8-bit updates are made there; leave one of the two out"
-        )
 
 
-def _check_packages(lora: LoraConfig, optimizer: str) -> None:
+def _check_packages(lora: LoraConfig) -> None:
     if lora.rank and find_spec("peft") is None:
         raise UserError(
             f"model.lora.rank={lora.rank} needs the package peft; pip install 'rlzoo-llm[lora]', or leave it out"
-        )
-    if optimizer == "adamw_8bit" and find_spec("torchao") is None:
-        raise UserError(
-            "train.optimizer=adamw_8bit needs the package torchao; pip install 'rlzoo-llm[torchao]', or leave it out"
         )
 
 

@@ -154,9 +154,12 @@ class Policy(nn.Module):
         return super().train(False)
 
     def save(self, folder: Path, weights: dict[str, Tensor] | None = None) -> None:
-        """Writes its weights, or the given ones, configuration and tokenizer as transformers loads them."""
+        """Writes its weights, configuration and tokenizer as transformers loads them.
+
+        `weights` are taken in place of its own, named as `checkpoint_weights` does.
+        """
         with without_progress_bars():
-            self.merged().model.save_pretrained(folder, state_dict=weights)
+            self.merged().model.save_pretrained(folder, state_dict=weights, save_original_format=weights is None)
         self.tokenizer.backend.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:

@@ -131,11 +131,6 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return there.full_tensor()
 
 
-def meta_like(tensor: Tensor) -> Tensor:
-    """One of the same shape and dtype as the whole tensor, without memory."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
-
-
 def rows_here(like: Tensor) -> slice:
     """Which rows of a tensor this process has: its part of one that is sharded, all of another."""
     if not isinstance(like, DTensor):

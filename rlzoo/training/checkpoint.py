@@ -1,20 +1,14 @@
 """Checkpoints: a Hugging Face model folder and what training resumes from, bitwise; and the models of a run."""
 
-import json
 import shutil
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
-from typing import IO, Self
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -44,27 +38,14 @@ from rlzoo.model.sharding import (
     Sharding,
     full_tensor,
     is_sharded,
-    local_rows,
-    meta_like,
     resharded,
     saved_rows,
     sharded_as,
 )
 from rlzoo.rollout.base import checkpoint_weights
-from rlzoo.training.optimizer import MOMENTS, SCALE, block_size, has_eight_bits, plain_parts
 
-LARGEST_FILE = "50GB"
-"""Largest file of weights: the default of transformers, and the most that the hub takes."""
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Means of gradients and of their squares, which AdamW keeps of a parameter beside its count of steps."""
 
 
 class CheckpointTimes:
@@ -97,18 +78,22 @@ def save_checkpoint(
 ) -> Path:
     """Writes `folder/step-NNNNNN`, whole or not at all, then removes all but the newest `keep`.
 
-    If the policy is sharded, all processes must call it together, and one of them `writes`: weights and moments are
-    gathered one at a time. What is `sampled` already of the steps that come is kept with it, by the file's name.
+    If the policy is sharded, all processes must call it together, and the one that `writes` gathers all weights and
+    moments in the machine's memory. What is `sampled` already of the steps that come is kept with it, by the file's
+    name.
     """
     final = folder / f"step-{progress.step:06d}"
-    if not writes or (final.is_dir() and not damage(final)):  # what was saved is not touched again
-        if is_sharded(policy):
-            _gather_for_another(policy, optimizer)
+    writes = writes and not (final.is_dir() and not damage(final))  # what was saved is not touched again
+    weights = None
+    if is_sharded(policy):
+        weights = _gathered(checkpoint_weights(resharded(policy).model), writes)
+    moments = _gathered(_moments(optimizer), writes)
+    if not writes:
         return final
     with folder_written_atomically(final) as partial:
-        _save_weights(policy, partial)
+        policy.save(partial, weights)
         write_json(partial / PROGRESS, asdict(progress))
-        _save_moments(optimizer, partial / OPTIMIZER)
+        save_file(moments, partial / OPTIMIZER)
         if trained := adapters(policy):
             save_file(trained, partial / ADAPTERS)
         for name, tensors in (sampled or {}).items():
@@ -119,39 +104,20 @@ def save_checkpoint(
     return final
 
 
-def _save_weights(policy: Policy, folder: Path) -> None:
-    if not is_sharded(policy):
-        policy.save(folder)
-        return
-    model = resharded(policy).model
-    policy.save(folder, weights={})
-    write_model_files(folder, dict(checkpoint_weights(model, gathered=meta_like)), checkpoint_weights(model))
-
-
-def _save_moments(optimizer: torch.optim.Optimizer, path: Path) -> None:
-    moments = dict(_moments(optimizer))
-    with TensorFile(path, {name: meta_like(moment) for name, moment in moments.items()}) as file:
-        for name, moment in moments.items():
-            file.write(name, full_tensor(moment))
-
-
-def _gather_for_another(policy: Policy, optimizer: torch.optim.Optimizer) -> None:
-    """Gathers what another process writes."""
-    deque(checkpoint_weights(resharded(policy).model), maxlen=0)
-    for _, moment in _moments(optimizer):
-        full_tensor(moment)
+def _gathered(tensors: Iterable[tuple[str, Tensor]], keeps: bool) -> dict[str, Tensor]:
+    """Tensors whole on the CPU; nothing where another process keeps them, which gathers them from all."""
+    kept = {}
+    for name, tensor in tensors:
+        whole = full_tensor(tensor.detach())
+        if keeps:
+            kept[name] = whole.cpu().contiguous()
+    return kept
 
 
 def _moments(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Tensor]]:
-    """By the number of the parameter and what the optimiser calls it; those in eight bits as tensors of a file."""
-    eight_bits, parameters = has_eight_bits(optimizer), _parameters(optimizer)
+    """By the number of the parameter and what the optimiser calls it."""
     for number, values in optimizer.state_dict()["state"].items():
-        for name, tensor in values.items():
-            if eight_bits and name in MOMENTS and block_size(parameters[number]):
-                for part, plain in plain_parts(tensor, parameters[number]).items():
-                    yield f"{number}.{name}.{part}", plain
-            else:
-                yield f"{number}.{name}", tensor
+        yield from ((f"{number}.{name}", tensor) for name, tensor in values.items())
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -208,9 +174,6 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
     """
     with safe_open(checkpoint / OPTIMIZER, "pt") as file:
         shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (no mapping)
-    if has_eight_bits(optimizer):
-        _fill_moments(checkpoint / OPTIMIZER, shapes, optimizer)
-        return
     state: dict[int, dict[str, Tensor]] = {}
     wrong: list[str] = []
     parameters = _parameters(optimizer)
@@ -223,7 +186,8 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
             state.setdefault(int(number), {})[name] = sharded_as(moment.to(like.device, copy=True), like)
         except ValueError as error:
             wrong.append(str(error))
-    _raise_everywhere(wrong)
+    if everywhere := sorted(gather_object(wrong)):
+        raise ValueError(everywhere[0])
     is_begun = progress.updates > progress.updates_skipped
     for number in state if has_manifest(checkpoint) or not is_begun else range(len(parameters)):
         if lacking := {"step", *MOMENTS} - state.get(number, {}).keys():
@@ -231,32 +195,12 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-@torch.no_grad()
-def _fill_moments(path: Path, shapes: Mapping[str, tuple[int, ...]], optimizer: torch.optim.Optimizer) -> None:
-    """Takes over this process's rows of moments in eight bits, which are there before the first update."""
-    moments, wrong = dict(_moments(optimizer)), []
-    if differing := sorted(moments.keys() ^ shapes.keys()):
-        raise ValueError(f"{OPTIMIZER}: {differing[0]} is {'lacking' if differing[0] in moments else 'no moment'}")
-    for key, moment in moments.items():
-        try:
-            local_rows(moment).copy_(_moment(path, key, shapes[key], moment))
-        except ValueError as error:
-            wrong.append(str(error))
-    _raise_everywhere(wrong)
-
-
-def _raise_everywhere(wrong: Sequence[str]) -> None:
-    """Raises ValueError on all processes if something is wrong on any."""
-    if everywhere := sorted(gather_object(wrong)):
-        raise ValueError(everywhere[0])
-
-
 def _moment(path: Path, key: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """The rows of a saved moment that this process has."""
     rows = saved_rows(path, key, like) if shape == like.shape else None
     if rows is None or rows.dtype != like.dtype or not rows.isfinite().all():
         raise ValueError(f"{OPTIMIZER}: {key} is no moment of a parameter")
-    if key.endswith((".exp_avg_sq", f".{SCALE}")) and (rows < 0).any():
+    if key.endswith(".exp_avg_sq") and (rows < 0).any():
         raise ValueError(f"{OPTIMIZER}: {key} holds negative squares")
     return rows
 
@@ -311,60 +255,3 @@ def load_models(
         for model in filter(None, (models.policy, reference, teacher)):
             model.compile_layers()
     return models
-
-
-# ---- files of tensors ------------------------------------------------------------------------------------------------
-
-
-class TensorFile:
-    """A file of tensors whose shapes and dtypes are known; they may come in any order.
-
-    Byte for byte it is what safetensors writes.
-    """
-
-    def __init__(self, path: Path, described: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-        """Tensors that say how those to come are made may lie on the meta device."""
-        header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
-        self._places: dict[str, int] = {}
-        end = 0
-        for name in sorted(described, key=lambda name: (-described[name].itemsize, name)):
-            tensor, start = described[name], end
-            end += tensor.numel() * tensor.itemsize
-            shape = list(tensor.shape)
-            header[name] = {"dtype": DTYPES[tensor.dtype], "shape": shape, "data_offsets": [start, end]}
-            self._places[name] = start
-        written = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        written += b" " * (-len(written) % 8)
-        self._behind_header = 8 + len(written)
-        self._file: IO[bytes] = path.open("wb")
-        self._file.write(len(written).to_bytes(8, "little") + written)
-
-    def write(self, name: str, tensor: Tensor) -> None:
-        """Puts one of them into its place."""
-        self._file.seek(self._behind_header + self._places[name])
-        self._file.write(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
-
-
-def write_model_files(folder: Path, described: Mapping[str, Tensor], weights: Iterable[tuple[str, Tensor]]) -> None:
-    """The weights of a model as transformers loads them: one file, or several with an index."""
-    split = split_torch_state_dict_into_shards(
-        dict(described), filename_pattern="model{suffix}.safetensors", max_shard_size=LARGEST_FILE
-    )
-    with ExitStack() as opened:
-        files = {
-            name: opened.enter_context(
-                TensorFile(folder / name, {key: described[key] for key in held}, {"format": "pt"})
-            )
-            for name, held in split.filename_to_tensors.items()
-        }
-        for name, weight in weights:
-            files[split.tensor_to_filename[name]].write(name, weight)
-    if split.is_sharded:
-        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        write_json(folder / "model.safetensors.index.json", index)

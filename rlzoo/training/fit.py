@@ -21,7 +21,6 @@ from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.token_stats import GPU_BLOCK
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.memory import GIB, SPARE, Shape, bytes_per_token, cache_bytes, set_aside_gib
-from rlzoo.training.optimizer import block_of_row
 from rlzoo.training.rows import OTHERS, POLICY, step_scoring
 
 RESERVED = 2 * GIB
@@ -85,7 +84,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     share = gpu_share(train, gpus)
     weights = shape.parameters
     trained = shape.adapters(model.lora.rank) if model.lora.rank else weights
-    held = {"weights": 4.0 * weights / share, "Adam": moment_bytes(config, shape, trained) / share}
+    held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
     if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
         held["reference"] = 4.0 * weights / share
     if teacher is not None and not (model.lora.rank and model.teacher == INITIAL):
@@ -182,7 +181,7 @@ def host_bytes(
         number = 2.0 if config.model.precision == "bfloat16" else 4.0
         sleeping = number * shape.parameters if engine_class(config.rollout.engine).sleeps else 0.0
         start = max(4.0 * max(_trial(model) for model in (shape, teacher or shape)), sleeping)
-        return {"start": start, "resume": start, "always": sleeping, "checkpoint": 4.0 * shape.largest}
+        return {"start": start, "resume": start, "always": sleeping, "checkpoint": 12.0 * shape.parameters}
     beside = [_checked(shape)]
     if "logp_ref" in objective.needs:
         copied = 0.0 if adapted else weights
@@ -420,23 +419,6 @@ def gpu_share(train: TrainConfig, gpus: int) -> float:
 def offloaded_share(train: TrainConfig, gpus: int) -> float:
     """Share of a copy that offloading adds to gathered weights: the parts sent to the GPU to be gathered."""
     return 1 / sharers(train, gpus) if train.cpu_offload else 0.0
-
-
-def moment_bytes(config: Config, shape: Shape, trained: int) -> float:
-    """Bytes of all moments of `trained` numbers; those of adapters, which are small, as if in float32."""
-    if config.train.optimizer == "adamw" or config.model.lora.rank:
-        return 8.0 * trained
-    queries, keys = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    into_layer = shape.hidden * (queries + 2 * keys + 2 * shape.intermediate)
-    layer = into_layer * _bytes_of_row(shape.hidden) + shape.hidden * queries * _bytes_of_row(queries)
-    layer += shape.hidden * shape.intermediate * _bytes_of_row(shape.intermediate)
-    return shape.layers * layer + (shape.parameters - shape.linear) * _bytes_of_row(shape.hidden)
-
-
-def _bytes_of_row(row: int) -> float:
-    """Bytes of both moments of a number in rows of `row` numbers: codes and their part of a scale, or float32."""
-    block = block_of_row(row)
-    return 2 * (1 + 4 / block) if block else 8.0
 
 
 def offloaded_bytes(

@@ -31,6 +31,7 @@ from objectives import (
     concatenated,
     random_keys,
 )
+from rlzoo.config import TrainConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed, teacher_prompt
 from rlzoo.experiment.progress import Progress
@@ -43,7 +44,6 @@ from rlzoo.rollout.base import RolloutEngine, Rollouts, concatenate
 from rlzoo.rollout.sampler import GradedRollouts, Sampler, span, uneven_rewards
 from rlzoo.tasks.base import Problem
 from rlzoo.training.metrics import StepMetrics, count_groups, rollout_metrics, sampling_metrics, staleness
-from rlzoo.training.optimizer import make_optimizer, rate_fraction, set_rate, take_step
 from rlzoo.training.rows import (
     DUMMY_ROW,
     POLICY,
@@ -64,7 +64,6 @@ from rlzoo.training.stale_rollouts import (
     sample_in_background,
     sample_parts,
 )
-
 
 @dataclass(frozen=True)
 class StepRollouts:
@@ -121,7 +120,8 @@ class Trainer:
         if learns:
             self.rate_fraction = rate_fraction(train)
             trained = [weights for weights in resharded(policy).parameters() if weights.requires_grad]
-            optimizer = make_optimizer(train, trained)
+            options: Any = {"betas": tuple(train.betas), "weight_decay": train.weight_decay}
+            optimizer = torch.optim.AdamW(trained, lr=train.learning_rate, fused=True, **options)
             prepared: Any = (policy, optimizer) if self.sharded else accelerator.prepare(policy, optimizer)
             policy, self.optimizer = prepared
         self.policy, self.reference = policy, reference
@@ -426,13 +426,14 @@ class Trainer:
         finite = bool(torch.isfinite(norm))
         if finite:
             metrics.add_gradient(float(norm))
-            take_step(self.optimizer)
+            self.optimizer.step()
         self.optimizer.zero_grad()
         return finite
 
     def _set_learning_rate(self, step: int) -> float:
         rate = self.config.train.learning_rate * self.rate_fraction(step)
-        set_rate(self.optimizer, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         return rate
 
     @contextmanager
@@ -443,3 +444,24 @@ class Trainer:
             yield
         within = sum(self.seconds.values()) - before
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - within
+
+
+def rate_fraction(train: TrainConfig) -> Callable[[int], float]:
+    """The fraction of `train.learning_rate` at a step, counted from 0: transformers' schedule, one step further on.
+
+    So neither the first step nor the last has rate 0, whatever the schedule. transformers' own imports what its trainer
+    needs, which takes a tenth of the time before the first step.
+    """
+    rise, fall = train.warmup_steps, max(1, train.steps + 1 - train.warmup_steps)
+
+    def fraction(step: int) -> float:
+        at = step + 1
+        if at < rise:
+            return at / rise
+        if train.schedule == "constant":
+            return 1.0
+        if train.schedule == "linear":
+            return max(0.0, (train.steps + 1 - at) / fall)
+        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((at - rise) / fall))))
+
+    return fraction

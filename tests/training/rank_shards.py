@@ -22,7 +22,6 @@ from tests.training.rank_runs import WORDS, one_step
 
 RUNS = {
     "adamw": (),
-    "adamw_8bit": ("train.optimizer=adamw_8bit",),
     "cpu_offload": ("train.cpu_offload=true",),
 }
 """What a run is called -> what it is told besides."""

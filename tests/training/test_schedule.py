@@ -13,7 +13,7 @@ from rlzoo.config import TrainConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import check_same
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.training.optimizer import rate_fraction
+from rlzoo.training.step import rate_fraction
 from tests.comparing.finished_runs import make_run
 
 
