@@ -4,7 +4,7 @@
 # make test-slow    the other tests that take long: whole runs, some of them killed, joined processes, 10,000 answers to
 #                   grade; make test-slow-training, -tasks, ... has those of a room or of several
 # make test-exhaustive   the rest of what the slow tests take a part of: hours
-# make test-device  every step on a simulated GPU is that of the CPU, bit for bit, and waits for it twice at most
+# make test-device  every step on a simulated GPU is that of the CPU, bit for bit
 # make test-nightly every target that tests something: hours; records in .ci/passed.json which passed at this commit;
 #                   TARGETS="test-vllm test-trl" runs these alone
 # make check        ruff, mypy, and which room may import which

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.model.accelerator import check_joined
+from rlzoo.report.terminal import Terminal
+from rlzoo.training.run import train
 from tests.processes import failure
 
 ACCELERATE = {"ACCELERATE_USE_CPU": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -47,4 +50,14 @@ def test_accelerate_launch_on_cpus_is_refused_in_one_line(tmp_path: Path) -> Non
     said = failure([*launcher, "train", f"output={tmp_path / 'run'}", "train.steps=1"])
     errors = [line for line in said.splitlines() if line.startswith("rlzoo: error: ")]
     assert len(errors) == 1 and "torchrun --nproc_per_node=N" in errors[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_deterministic_algorithms_are_refused_on_the_cpu_where_they_have_no_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlzoo.training.checkpoint.load_policy", None)
+    config = load_config(["train.deterministic=true", f"output={tmp_path / 'run'}"])
+    with pytest.raises(UserError, match=r"train.deterministic=true has no effect on cpu: .*leave it out"):
+        train(config, Terminal(quiet=True))
     assert not (tmp_path / "run").exists()

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.attention.varlen as torch_varlen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,7 +20,6 @@ from rlzoo.model.varlen import VARLEN
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from tests.model.tiny_models import COMMON, VOCABULARY, tiny_policy, tiny_tokenizer
-from tests.simulated_device import SimulatedDevice
 from tests.training.recording import rollouts
 
 LAW = 1e-12
@@ -157,46 +155,6 @@ def test_a_micro_batch_holds_its_tokens_and_no_others() -> None:
     found = [policy(some(responses, rows.tolist()), 1.0).positions for rows in parts]
     assert found == [sum(sizes(some(responses, rows.tolist()))) for rows in parts]
     assert max(found) <= 40 and len(parts) == -(-sum(sizes(responses)) // 40)
-
-
-# ---- CUDA's kernel ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["qwen3", "mistral"])
-def test_in_half_precision_the_device_has_a_kernel_that_is_told_what_sdpa_does(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy, calls, kernel = tiny_policy(name, attention=VARLEN, initializer_range=0.1), [], varlen._by_kernel
-    monkeypatch.setattr(varlen, "_by_kernel", lambda *arguments: calls.append(arguments) or kernel(*arguments))
-    with torch.autocast("cpu", torch.bfloat16):
-        expected = outcome(policy, WHOLE)
-    assert not calls
-    with SimulatedDevice():
-        there = policy.to("cuda")
-        outcome(there, WHOLE)
-        assert not calls
-        with torch.autocast("cuda", torch.bfloat16):
-            found = outcome(there, WHOLE)
-    assert len(calls) == 2 and farthest(found, expected) < 0.05
-
-
-def test_the_kernel_of_torch_2_11_which_wants_as_many_keys_as_queries_gives_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    policy, newer = tiny_policy("qwen3", attention=VARLEN, initializer_range=0.1), torch_varlen.varlen_attn
-    seen = []
-
-    def older(query: Tensor, key: Tensor, value: Tensor, *bounds: Any, scale: Any, window_size: Any) -> Any:
-        assert query.shape == key.shape == value.shape
-        seen.append(len(query))
-        return newer(query, key, value, *bounds, scale=scale, window_size=window_size)
-
-    with SimulatedDevice(), torch.autocast("cuda", torch.bfloat16):
-        there = policy.to("cuda")
-        expected = outcome(there, WHOLE)
-        monkeypatch.setattr(torch_varlen, "varlen_attn", older)
-        found = outcome(there, WHOLE)
-    assert seen and farthest(found, expected) < 0.02
 
 
 # ---- flash attention of transformers ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A pretended CUDA device for machines without one: it refuses what CUDA refuses, and counts what makes the host wait.
+"""A pretended CUDA device for machines without one: it refuses what CUDA refuses.
 
-Not simulated: streams, memory, speed, CUDA's rounding, its own kernels, NCCL. Autocast is the CPU's.
+Not simulated: waits, streams, memory, speed, CUDA's rounding, its own kernels, NCCL. Autocast is the CPU's.
 """
 
 from tests.simulated_device.machine import SimulatedDevice

@@ -1,11 +1,8 @@
-"""A machine with the pretended device: torch says that it is there, and what makes the host wait is counted."""
+"""A machine with the pretended device: torch says that it is there."""
 
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from unittest import mock
 
 import torch
@@ -15,38 +12,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from tests.simulated_device.tensor import CPU, DEVICE, INDEXING, MixedDevices, OnDevice, aten, made, moved
-
-ROOT = Path(__file__).parents[2]
-PROJECT = tuple(str(ROOT / room) for room in ("rlzoo", "objectives"))
-
-WAITS = {
-    aten._local_scalar_dense: "item",
-    aten.is_nonzero: "item",
-    aten.equal: "equal",
-    aten.nonzero: "nonzero",
-    aten.masked_select: "masked_select",
-    aten._unique2: "unique",
-    aten.unique_dim: "unique",
-    aten.unique_consecutive: "unique",
-    aten.bincount: "bincount",
-}
-"""Operations whose result, or its size, the host has to know."""
-
-
-class Sync(NamedTuple):
-    """A place where the host waits for the device: how, and the line of the project that is to blame."""
-
-    kind: str
-    line: str
+from tests.simulated_device.tensor import CPU, DEVICE, MixedDevices, OnDevice, made, moved
 
 
 class SimulatedDevice(TorchFunctionMode):
-    """While it is entered, torch has a device `cuda:0`; `syncs` counts what made the host wait for it, and where."""
+    """While it is entered, torch has a device `cuda:0`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.syncs: Counter[Sync] = Counter()
         self._entered = ExitStack()
         self._accelerate: list[dict[str, Any]] = [{}, {}]
 
@@ -58,7 +31,6 @@ class SimulatedDevice(TorchFunctionMode):
             for name, value in pretended.items():
                 stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(mock.patch.object(torch.optim.Optimizer, _HEALTH_CHECK, lambda self: None))
-        stack.enter_context(mock.patch.object(OnDevice, "watcher", self._watch))
         stack.enter_context(_autocast_of_the_cpu())
         stack.enter_context(_collectives_of_the_device())
         stack.enter_context(_tied_weights_stay_tied())
@@ -79,17 +51,13 @@ class SimulatedDevice(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if func is Tensor.tolist and isinstance(args[0], OnDevice):
-            self._count("tolist")
             return args[0].inner.tolist()
         if func is Tensor.new_tensor and isinstance(args[0], OnDevice):
-            self._count("copy to the device")
             return made(func(args[0].inner, *args[1:], **kwargs))
         if func in (Tensor.cuda, Tensor.cpu):
-            return self._moved(args[0], DEVICE if func is Tensor.cuda else CPU)
+            return moved(args[0], DEVICE if func is Tensor.cuda else CPU)
         if func is Tensor.pin_memory:
-            return _pinned(args[0])
-        if func is Tensor.is_pinned:
-            return getattr(args[0], "pinned", False)
+            return args[0]
         if func is Tensor.to:
             return self._to(args, kwargs)
         if kwargs.get("device") is not None:
@@ -100,12 +68,8 @@ class SimulatedDevice(TorchFunctionMode):
         """A factory function, told where to make the tensor."""
         device = kwargs["device"]
         device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-        of_device = any(isinstance(value, OnDevice) for value in args)
         if device.type == "cuda":
-            out = func(*args, **{**kwargs, "device": CPU})
-            if func in (torch.tensor, torch.as_tensor) and not of_device:
-                self._count("copy to the device")
-            return tree_map_only(Tensor, made, out)
+            return tree_map_only(Tensor, made, func(*args, **{**kwargs, "device": CPU}))
         args = tree_map_only(OnDevice, lambda tensor: tensor.inner, args) if device.type == "cpu" else args
         return func(*args, **kwargs)
 
@@ -113,69 +77,13 @@ class SimulatedDevice(TorchFunctionMode):
         tensor, *where = args
         copy = kwargs.pop("copy", False)
         if where and isinstance(where[0], Tensor):
-            device, dtype, non_blocking = where[0].device, where[0].dtype, kwargs.get("non_blocking", False)
+            device, dtype = where[0].device, where[0].dtype
         else:
-            device, dtype, non_blocking, _ = torch._C._nn._parse_to(*where, **kwargs)  # type: ignore[attr-defined]
-        result: Tensor = tensor if device is None else self._moved(tensor, device, non_blocking)
+            device, dtype, *_ = torch._C._nn._parse_to(*where, **kwargs)  # type: ignore[attr-defined]
+        result: Tensor = tensor if device is None else moved(tensor, torch.device(device))
         if dtype is not None and result.dtype != dtype:
             return result.to(dtype)
         return result.clone() if copy and result is tensor else result
-
-    def _moved(self, tensor: Tensor, device: torch.device, non_blocking: bool = False) -> Tensor:
-        result = moved(tensor, torch.device(device))
-        if result is not tensor:
-            waits = not (non_blocking and (isinstance(tensor, OnDevice) or getattr(tensor, "pinned", False)))
-            if isinstance(tensor, OnDevice):
-                self._count("copy to the CPU")  # what is not waited for has no values yet
-            elif waits:
-                self._count("copy to the device")
-        return result
-
-    def _watch(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        packet = func.overloadpacket
-        kind = WAITS.get(packet, "")
-        if packet is aten.repeat_interleave and kwargs.get("output_size") is None:
-            kind = "repeat_interleave"
-        if packet in INDEXING:
-            indices = [index for index in args[1] if isinstance(index, Tensor)]
-            fills = len(args) > 2 and isinstance(args[2], Tensor) and args[2].numel() == 1
-            if any(index.dtype == torch.bool for index in indices) and not fills:
-                kind = "boolean index"
-            elif not all(isinstance(index, OnDevice) for index in indices):
-                kind = "index from the CPU"
-        if packet is aten.copy_ and isinstance(args[0], OnDevice) != isinstance(args[1], OnDevice):
-            kind = "copy to the device" if isinstance(args[0], OnDevice) else "copy to the CPU"
-        if kind:
-            self._count(kind)
-
-    def _count(self, kind: str) -> None:
-        self.syncs[Sync(kind, _line())] += 1
-
-    def report(self) -> str:
-        """The syncs, most frequent first, one a line."""
-        return "\n".join(f"{number:6d}  {kind:20s} {line}" for (kind, line), number in self.syncs.most_common())
-
-
-def _line() -> str:
-    """The innermost line of the project in the stack; else the innermost one outside torch."""
-    frame: Any = sys._getframe(1)
-    outside = ""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if name.startswith(PROJECT):
-            return f"{name.removeprefix(f'{ROOT}/')}:{frame.f_lineno} {frame.f_code.co_name}"
-        if not outside and "/torch/" not in name and "simulated_device" not in name:
-            outside = f"{name.rpartition('site-packages/')[2]}:{frame.f_lineno}"
-        frame = frame.f_back
-    return outside
-
-
-def _pinned(tensor: Tensor) -> Tensor:
-    if isinstance(tensor, OnDevice):
-        raise RuntimeError("cannot pin 'torch.cuda.LongTensor' only dense CPU tensors can be pinned")
-    copy = tensor.clone()
-    copy.pinned = True  # type: ignore[attr-defined]
-    return copy
 
 
 _HEALTH_CHECK = "_accelerator_graph_capture_health_check"

@@ -1,6 +1,6 @@
 """Tensors that say they lie on `cuda:0`: every operation that CUDA would refuse because of another's device raises."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,14 +8,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from tests.simulated_device.kernels import KERNELS
-
 DEVICE = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 
 aten = torch.ops.aten
 INDEXING = (aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index)
-UNDETERMINED = (aten.put, aten.put_, aten.kthvalue, aten.histc)
 CUDA_KERNELS = (aten.mm.dtype, aten.bmm.dtype, aten.addmm.dtype)
 """Products with a result of another dtype, which the CPU has not."""
 
@@ -28,8 +25,6 @@ class OnDevice(Tensor):
     """A CPU tensor, `inner`, that claims to lie on the device."""
 
     inner: Tensor
-    watcher: Callable[[Any, Any, Any], None] | None = None
-    """Told of every operation on the device: operator, arguments, keyword arguments."""
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "OnDevice":
@@ -91,18 +86,12 @@ class OnDevice(Tensor):
         elsewhere = [tensor for tensor in tensors if not isinstance(tensor, OnDevice) and tensor.dim() > 0]
         if elsewhere and func.overloadpacket is not aten.copy_:
             _refuse(func, args, elsewhere)
-        if torch.are_deterministic_algorithms_enabled():
-            _refuse_undetermined(func, args)
-        if cls.watcher is not None:
-            cls.watcher(func, args, kwargs)
         inner_args, inner_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.inner, (args, kwargs))
         if inner_kwargs.get("device") is not None:
             inner_kwargs = {**inner_kwargs, "device": CPU}
         if func in CUDA_KERNELS:
             *operands, dtype = inner_args
             out = func.overloadpacket(*(operand.to(dtype) for operand in operands))
-        elif func in KERNELS:
-            out = KERNELS[func](*inner_args, **inner_kwargs)
         else:
             out = func(*inner_args, **inner_kwargs)
         if func.overloadpacket is aten.copy_ and not isinstance(args[0], OnDevice):
@@ -121,13 +110,6 @@ def _refuse(func: Any, args: Any, elsewhere: Sequence[Tensor]) -> None:
         f"{func}: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu "
         f"(CPU tensor of shape {list(elsewhere[0].shape)}, {elsewhere[0].dtype})"
     )
-
-
-def _refuse_undetermined(func: Any, args: Any) -> None:
-    """Raises for the operations that torch.use_deterministic_algorithms lists as without a deterministic algorithm."""
-    is_running_sum = func.overloadpacket in (aten.cumsum, aten.cumsum_)
-    if func.overloadpacket in UNDETERMINED or (is_running_sum and args[0].is_floating_point()):
-        raise RuntimeError(f"{func.overloadpacket} does not have a deterministic implementation, but you set ...")
 
 
 class _ToDevice(torch.autograd.Function):

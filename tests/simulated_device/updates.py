@@ -14,7 +14,6 @@ from rlzoo.model.accelerator import make_accelerator
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.training.rows import ForwardPasses
 from rlzoo.training.step import StepRollouts
-from tests.simulated_device import SimulatedDevice
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 
 WORDS = (
@@ -37,11 +36,11 @@ Statistics = tuple[Tensor | None, ...]
 class Counting(Recording):
     """Counts micro-batches, and how often the host waits for them, by phase; keeps what each scoring measured."""
 
-    machine: SimulatedDevice | None = None
+    machine: Any = None
     measured: list[Statistics]
     given: Iterator[Statistics] | None
 
-    def begin(self, machine: SimulatedDevice | None, given: Sequence[Statistics] | None = None) -> None:
+    def begin(self, machine: Any, given: Sequence[Statistics] | None = None) -> None:
         """Counts from here on; with `given`, updates are planned with these statistics in place of those measured."""
         self.machine, self.waits, self.micro_batches = machine, Counter[str](), Counter[str]()
         self.measured, self.given = [], None if given is None else iter(given)
