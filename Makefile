@@ -55,7 +55,7 @@ RECIPES := grpo dapo entropy20 justrl advantage_reweighting lopti stare stapo
 # The baseline without its divergence, and Lopti's twin: as many updates, but all tokens in the first pass.
 CONTROLS := grpo-kl 'lopti(eta=1)'
 OLDEST_EXTRAS := gguf,lora,ray,slurm,test
-OLDEST_TESTS := tests/oldest tests/test_api.py tests/model/test_varlen.py $(addprefix tests/training/test_,train.py lora.py profiling.py)
+OLDEST_TESTS := tests/oldest tests/test_api.py tests/model/test_varlen.py $(addprefix tests/training/test_,train.py lora.py)
 SLOW := slow and not smoke and not exhaustive
 ROOMS_training := tests/training tests/golden
 ROOMS_comparing := $(addprefix tests/,comparing evaluation inspecting report statistics)

@@ -24,9 +24,9 @@ def run(arguments: Namespace) -> int:
     with importing():
         from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit
         from rlzoo.model.sharding import check_shards
-        from rlzoo.report.memory import print_fit, print_host, print_hours, print_offloaded, print_old_logp, print_room
+        from rlzoo.report.memory import print_fit, print_host, print_hours, print_old_logp, print_room
         from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
-        from rlzoo.training.fit import arithmetic, fit, host_bytes, offloaded_bytes, saved_by_engine
+        from rlzoo.training.fit import arithmetic, fit, host_bytes, saved_by_engine
 
     check_keys(config)
     check_response_limit(config)
@@ -37,7 +37,6 @@ def run(arguments: Namespace) -> int:
     prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
     print_fit(prediction, config.model.name, machine.gpus)
     print_host(host_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
-    print_offloaded(offloaded_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
     print_room(config, shape, prediction, machine.gpus)
     print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
     print_old_logp(config.rollout.old_logp, saved_by_engine(config, shape, objective, teacher))

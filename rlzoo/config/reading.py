@@ -85,6 +85,8 @@ def _resolve(words: Sequence[str], schema: type[Any]) -> Resolved:
         is_pair = is_key_and_value(word)
         for name, value in given.items():
             shown[name] = word if is_pair else f"{name}={json.dumps(value, default=str)} in {word!r}"
+            if name in REMOVED and value == REMOVED[name][0]:
+                continue  # an earlier version recorded its default
             key = _checked_key(name, value, shown[name], schema)
             values[name] = _fitting(key, value)
             origins[key.name] = "command line" if is_pair else word
@@ -198,6 +200,8 @@ def _meant_word(word: str, schema: type[Any]) -> str:
 def _checked_key(name: str, value: Any, shown: str, schema: type[Any]) -> Key:
     """The key that a name sets; `shown` is how it was written."""
     key = key_named(schema, name)
+    if name in REMOVED:
+        raise UserError(f"{shown}: the key was removed; {REMOVED[name][1]}")
     if key is None:
         raise UserError(f"unknown key {shown}{remedy(name, [key.name for key in keys(schema)])}")
     try:
@@ -252,12 +256,7 @@ def _refusal(error: ValidationError, shown: Mapping[str, str], schema: type[Any]
         case "predicate_failed" | "finite_number":
             return f"{written} must be finite"
         case "literal_error":
-            gone = (
-                "; moments in eight bits were removed, train.sharding=fsdp shares them"
-                if "adamw_8bit" in written
-                else ""
-            )
-            return f"{written} is not one of {', '.join(filter(None, key.choices))}{gone}"
+            return f"{written} is not one of {', '.join(filter(None, key.choices))}"
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
             return f"{written} must be {key.range}"
         case _:
@@ -363,15 +362,18 @@ MEANT = {
     "lora": "model.lora.rank",
     "peft": "model.lora.rank",
     "lora_alpha": "model.lora.alpha",
-    "optim": "train.optimizer",
     "fsdp_size": "train.shards",
-    "offload": "train.cpu_offload",
-    "param_offload": "train.cpu_offload",
-    "optimizer_offload": "train.cpu_offload",
     "scheduler": "train.schedule",
     "lr_scheduler_type": "train.schedule",
 }
 """What others call it, alone or behind its last dot -> its key."""
+
+REMOVED = {
+    "train.optimizer": ("adamw", "AdamW is the optimiser; train.sharding=fsdp shares its moments out"),
+    "train.cpu_offload": (False, "model.lora.rank, train.sharding=fsdp and model.gradient_checkpointing save memory"),
+    "log.profile": (0, "run rlzoo.train(...) in Python within torch.profiler.profile()"),
+}
+"""Keys of earlier versions -> the value that changed nothing, which their run folders have, and what to do instead."""
 
 ABSENT = {
     "beta": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",

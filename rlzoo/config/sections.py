@@ -212,8 +212,6 @@ class TrainConfig:
     """Rollout steps."""
     learning_rate: Annotated[Number, Ge(0), RESULTS] = 1e-6
     """The rate of AdamW after the warm-up."""
-    optimizer: Annotated[Literal["adamw"], RESULTS, FIT] = "adamw"
-    """`adamw`, which is torch's."""
     schedule: Annotated[Literal["constant", "linear", "cosine"], RESULTS] = "constant"
     """The rate after the warm-up: `constant`, or falling towards 0 at the end, `linear` or along a `cosine`."""
     warmup_steps: Annotated[Natural, RESULTS] = 0
@@ -235,9 +233,6 @@ class TrainConfig:
     shards: Annotated[Annotated[int, Ge(2)] | None, MACHINE, FIT] = None
     """How many processes share one copy under `train.sharding=fsdp` (HSDP): with 8 on machines of eight GPUs each has a
     copy, gathers layers by itself, and adds up gradients with the others once an update. All share one unless set."""
-    cpu_offload: Annotated[bool, MACHINE, FIT] = False
-    """Keep weights, gradients and moments under `train.sharding=fsdp` in the machine's memory: a layer at a time goes
-    to the GPU, and the CPU makes the updates. It is slow, and works with one GPU too."""
     deterministic: Annotated[bool, MACHINE] = False
     """Score and train on CUDA by deterministic algorithms alone, which are slower: the same rollouts then give the same
     weights, bit for bit. On the CPU they always do, and it is refused."""
@@ -283,9 +278,6 @@ class LogConfig:
     response_steps: Annotated[Natural, RECORDS] = 10_000
     """How many of the newest steps responses.jsonl keeps: at least this many, at most twice as many; 0 keeps all. What
     evaluations sampled is always kept."""
-    profile: Annotated[Natural, RECORDS] = 0
-    """The step, counted from 1, of which every process writes a trace by torch's profiler into `profile/`; 0 is none.
-    It changes no result, and that step is slower."""
 
 
 @dataclass

@@ -122,11 +122,6 @@ def check_keys(config: Config) -> None:
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:
         raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
-    if config.log.profile > train.steps:
-        raise UserError(
-            f"log.profile={config.log.profile} has no effect: the steps are 1 to train.steps={train.steps}; "
-            f"name one of them, or leave it out"
-        )
     if train.minibatches_per_step > rollout.prompts_per_step:
         raise UserError(
             f"train.minibatches_per_step={train.minibatches_per_step} exceeds "
@@ -162,11 +157,10 @@ def _check_lora(lora: LoraConfig, sharding: str) -> None:
 
 
 def _check_sharding(train: TrainConfig) -> None:
-    for key, value in (("shards", train.shards), ("cpu_offload", train.cpu_offload)):
-        if value and train.sharding == "none":
-            raise UserError(
-                f"train.{key}={str(value).lower()} has no effect without train.sharding=fsdp; set that, or leave it out"
-            )
+    if train.shards and train.sharding == "none":
+        raise UserError(
+            f"train.shards={train.shards} has no effect without train.sharding=fsdp; set that, or leave it out"
+        )
 
 
 def _check_packages(lora: LoraConfig) -> None:

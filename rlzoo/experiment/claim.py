@@ -84,7 +84,6 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
         if kept_content(folder) is None:
             message = "%s does not say which weights and data it began with, as rlzoo did not record that; now it does"
             _logger.warning(message, folder.path)
-        _check_profile(config, folder)
         _tell_of_losses(folder)
         _warn_of_versions(folder, code)
     elif folder.path.is_file():
@@ -127,19 +126,6 @@ def _warn_of_versions(folder: RunFolder, code: Code) -> None:
             "%s does not say in a way that can be compared which code of %s its steps are of; from now on it does",
             *(folder.path, ", ".join(code.sources)),
         )
-
-
-def _check_profile(config: Config, folder: RunFolder) -> None:
-    """A step that is behind the run is not traced any more, unless it has been."""
-    step, last = config.log.profile, folder.last_checkpoint()
-    done = 0 if last is None else step_of(last)
-    if not 0 < step <= done or step in folder.profiles():
-        return
-    left = f"name one of {done + 1} to {config.train.steps}, or " if done < config.train.steps else ""
-    raise UserError(
-        f"log.profile={step} has no effect: the run in {folder.path} has done step {done} and has no trace of step "
-        f"{step}; {left}leave it out"
-    )
 
 
 def _tell_of_losses(folder: RunFolder) -> None:
@@ -217,9 +203,6 @@ def forget_after(folder: RunFolder, step: int) -> None:
     for path in (folder / "evaluation").glob("step-*.jsonl"):
         if evaluated_step(path) > step:
             path.unlink()
-    for traced, path in folder.profiles().items():
-        if traced > step:
-            shutil.rmtree(path)
     for hidden in (folder / "checkpoints").glob(".*"):  # what was damaged, and what earlier versions left
         shutil.rmtree(hidden, ignore_errors=True)
     for checkpoint in checkpoints(folder / "checkpoints"):

@@ -9,7 +9,7 @@ from rlzoo.config import Config, given_keys, read_recorded
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.recorded import CONFIG, OBJECTIVE
 from rlzoo.errors import UserError
-from rlzoo.experiment.progress import checkpoints, step_folders, step_of
+from rlzoo.experiment.progress import checkpoints, step_of
 from rlzoo.files import read_json_file
 from rlzoo.records import COUNT, NUMBER, TEXT, Fields, reading
 
@@ -88,14 +88,6 @@ class RunFolder:
     def curves(self) -> Path:
         """The learning curves as a picture."""
         return self.path / "curves.png"
-
-    def profile(self, step: int) -> Path:
-        """The traces of a step, a file for each process."""
-        return self.path / "profile" / f"step-{step:06d}"
-
-    def profiles(self) -> dict[int, Path]:
-        """The folders of traces so far, by step."""
-        return {step_of(path): path for path in step_folders(self.path / "profile")}
 
     @property
     def end(self) -> Path:

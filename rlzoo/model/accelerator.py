@@ -22,8 +22,6 @@ from torch import Tensor
 
 from rlzoo.errors import UserError
 
-BOTH_MEMORIES = "cuda:nccl,cpu:gloo"
-"""How processes tell each other what lies on their GPUs, and what is offloaded from them."""
 LONGEST_WAIT = timedelta(hours=6)
 """How long processes wait for each other: the longest responses and the checkpoints of large models take their time."""
 
@@ -34,10 +32,8 @@ _REMEDY = "start N of them with torchrun --nproc_per_node=N -m rlzoo ..."
 T = TypeVar("T")
 
 
-def make_accelerator(
-    precision: str, trackers: Sequence[str] = (), folder: Path | None = None, cpu_offload: bool = False
-) -> Accelerator:
-    """For `model.precision` and `train.cpu_offload`, with trackers that write into `folder`.
+def make_accelerator(precision: str, trackers: Sequence[str] = (), folder: Path | None = None) -> Accelerator:
+    """For `model.precision`, with trackers that write into `folder`.
 
     Raises UserError for a tracker that is unknown, and for a launcher whose processes did not join.
     """
@@ -51,7 +47,7 @@ def make_accelerator(
             kwargs_handlers=[
                 AutocastKwargs(cache_enabled=False),  # which would keep a cast of every weight until the pass ends
                 DistributedDataParallelKwargs(broadcast_buffers=False),  # no model here changes its buffers
-                InitProcessGroupKwargs(timeout=LONGEST_WAIT, **_backend(cpu_offload)),
+                InitProcessGroupKwargs(timeout=LONGEST_WAIT),
             ],
         )
     except ValueError as error:
@@ -61,12 +57,6 @@ def make_accelerator(
         kind = accelerator.distributed_type.value
         raise UserError(f"accelerate is configured for {kind}; start without that, and set train.sharding=fsdp")
     return accelerator
-
-
-def _backend(cpu_offload: bool) -> dict[str, str]:
-    """Options of the process group for offloaded weights on GPUs, where Accelerate would choose NCCL alone."""
-    joins_gpus = torch.cuda.is_available() and "LOCAL_RANK" in os.environ
-    return {"backend": BOTH_MEMORIES} if cpu_offload and joins_gpus else {}
 
 
 def check_joined(processes: int, environment: Mapping[str, str]) -> None:

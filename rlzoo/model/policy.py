@@ -19,7 +19,7 @@ from rlzoo.model.accelerator import to_device
 from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import locate, refuse_other_weights, without_progress_bars
-from rlzoo.model.sharding import device_of, is_sharded, materialised, outline, whole_parameters
+from rlzoo.model.sharding import is_sharded, materialised, outline, whole_parameters
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.varlen import VARLEN, packed_options, packs
@@ -227,7 +227,7 @@ class Policy(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device on which the model calculates."""
-        return device_of(self)
+        return next(self.parameters()).device
 
     @property
     def _head(self) -> nn.Linear:

@@ -52,7 +52,7 @@ def load_shared_out(
     model = with_buffers(pretrained_model(config, tokenizer, device_map="meta"))
     policy = Policy(model, tokenizer, config.gradient_checkpointing, config.share_prompts).requires_grad_(learns)
     policy.calculates_as(Policy(first_layers(model), tokenizer, share_prompts=config.share_prompts))
-    materialised(shard(policy, sharding), sharding.home(device))
+    materialised(shard(policy, sharding), device)
     try:
         fill(policy, locate(config))
     except ValueError as error:

@@ -13,9 +13,8 @@ import torch
 from accelerate import init_empty_weights
 from safetensors import safe_open
 from torch import Tensor, nn
-from torch.distributed import HashStore, init_process_group, is_initialized  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from transformers import PreTrainedModel
@@ -30,25 +29,14 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Sharding:
-    """Who shares a copy of the weights, and where its parts lie."""
+    """Who shares a copy of the weights."""
 
     mesh: DeviceMesh | None = None
     """[P] processes that share one copy; or [copies, P] (HSDP). None is all processes."""
-    cpu_offload: bool = False
-    """Whether weights, gradients and moments lie in the machine's memory."""
-
-    def home(self, device: torch.device) -> torch.device:
-        """The device that holds the weights of a model that calculates on `device`."""
-        return CPU if self.cpu_offload else device
-
-    @property
-    def offload_policy(self) -> OffloadPolicy:
-        """FSDP2's; memory is pinned for a GPU, without which none can be."""
-        return CPUOffloadPolicy(pin_memory=torch.accelerator.is_available()) if self.cpu_offload else OffloadPolicy()
 
 
 OVER_ALL = Sharding()
-"""One copy for all processes, on the device that each calculates on."""
+"""One copy for all processes."""
 
 
 def check_shards(train: TrainConfig, processes: int) -> None:
@@ -61,27 +49,16 @@ def check_shards(train: TrainConfig, processes: int) -> None:
         )
 
 
-def check_offload(train: TrainConfig, device: torch.device) -> None:
-    """Raises UserError for `train.cpu_offload` where there is nothing to leave."""
-    if train.cpu_offload and device.type == "cpu":
-        raise UserError("train.cpu_offload=true has no effect on cpu: all lies in the machine's memory; leave it out")
-
-
 def sharding_of(train: TrainConfig, processes: int, device: torch.device) -> Sharding | None:
-    """How the models of a run are shared out; None if each process has them whole. All processes ask together.
-
-    A single process shares with no other, but can offload its weights.
-    """
-    if train.sharding == "none" or (processes == 1 and not train.cpu_offload):
+    """How the models of a run are shared out; None if each process has them whole. All processes ask together."""
+    if train.sharding == "none" or processes == 1:
         return None
-    if not is_initialized():
-        init_process_group(world_size=1, rank=0, store=HashStore())
     _clear_sharding_prop_cache()  # which takes the mesh of an earlier run of this process, and its group, for this one
     copies = processes // (train.shards or processes)
     if copies == 1:
-        return Sharding(init_device_mesh(device.type, (processes,)), train.cpu_offload)
+        return Sharding(init_device_mesh(device.type, (processes,)))
     mesh = init_device_mesh(device.type, (copies, processes // copies), mesh_dim_names=("copies", "shards"))
-    return Sharding(mesh, train.cpu_offload)
+    return Sharding(mesh)
 
 
 def shard(module: Module, sharding: Sharding = OVER_ALL) -> Module:
@@ -94,7 +71,7 @@ def shard(module: Module, sharding: Sharding = OVER_ALL) -> Module:
     units: list[nn.Module] = [part for part in module.modules() if isinstance(part, GradientCheckpointingLayer)]
     units.append(module)
     for unit in units:
-        fully_shard(unit, mesh=sharding.mesh, mp_policy=precision, offload_policy=sharding.offload_policy)
+        fully_shard(unit, mesh=sharding.mesh, mp_policy=precision)
     return module
 
 
@@ -103,32 +80,18 @@ def is_sharded(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-def device_of(module: nn.Module) -> torch.device:
-    """The device on which a module calculates; its offloaded weights lie elsewhere."""
-    weight = next(module.parameters())
-    kind = weight.device_mesh.device_type if isinstance(weight, DTensor) else weight.device.type
-    return weight.device if kind == weight.device.type else torch.device(kind, torch.accelerator.current_device_index())
-
-
 def add_up_copies(module: nn.Module, is_last: bool) -> None:
     """Whether the next backward pass adds up the gradients of all copies: that of the last micro-batch does.
 
-    Offloaded gradients are added up at once, as sums that wait do so on the GPU. All processes say the same.
+    All processes say the same.
     """
     if isinstance(module, FSDPModule):
-        module.set_requires_all_reduce(is_last or device_of(module) != next(module.parameters()).device)
+        module.set_requires_all_reduce(is_last)
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """The whole of a sharded tensor, where its model calculates; another as it is.
-
-    All processes must ask for it together.
-    """
-    if not isinstance(tensor, DTensor):
-        return tensor
-    there = tensor.to(tensor.device_mesh.device_type)
-    assert isinstance(there, DTensor)
-    return there.full_tensor()
+    """The whole of a sharded tensor; another as it is. All processes must ask for it together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def rows_here(like: Tensor) -> slice:

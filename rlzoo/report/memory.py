@@ -48,16 +48,6 @@ def print_host(host: Mapping[str, float], gpus: int) -> None:
     )
 
 
-def print_offloaded(size: float, gpus: int) -> None:
-    """What weights, gradients and moments take of a machine's memory instead of its GPUs'."""
-    here = min(gpus, NODE)
-    if size:
-        _console().print(
-            f"Offloaded are {size / GIB:.1f} GiB of each process besides, {here * size / GIB:.1f} for the {here} of a "
-            f"machine, all the time."
-        )
-
-
 def print_room(config: Config, shape: Shape, fit: Fit, gpus: int) -> None:
     """How many responses are decoded side by side once they are long, and what would make room for more."""
     engine = engine_class(config.rollout.engine)

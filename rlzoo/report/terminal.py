@@ -132,10 +132,6 @@ class Terminal:
 
             yield show
 
-    def profiled(self, traces: Path) -> None:
-        """Where the traces of a step lie, and what shows them."""
-        self._say("profile", f"{traces}  (ui.perfetto.dev opens its files)")
-
     def interrupted(self) -> None:
         """The step under way is finished first."""
         self.console.print(

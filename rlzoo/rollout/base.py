@@ -1,6 +1,6 @@
 """The rollout seam: an engine that samples responses with the current policy."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Protocol, Self
 
@@ -209,12 +209,10 @@ def widened(tensor: Tensor, width: int) -> Tensor:
 # ---- weights on their way to an engine -------------------------------------------------------------------------------
 
 
-def checkpoint_weights(
-    model: PreTrainedModel, untied: Collection[str] = (), gathered: Callable[[Tensor], Tensor] = full_tensor
-) -> Iterator[tuple[str, Tensor]]:
+def checkpoint_weights(model: PreTrainedModel, untied: Collection[str] = ()) -> Iterator[tuple[str, Tensor]]:
     """The weights as a saved checkpoint has them, which is what vLLM reads; of tied ones the first and the `untied`.
 
-    Sharded ones come `gathered`, whole, one at a time and in the same order everywhere: it takes all processes. Raises
+    Sharded ones come whole, one at a time and in the same order everywhere: it takes all processes. Raises
     RuntimeError at the end if something of the model was left out.
     """
     weights, left = model.state_dict(), sum(parameter.numel() for parameter in model.parameters())
@@ -224,7 +222,7 @@ def checkpoint_weights(
         is_first = first[id(tensors[name])] == name
         if is_first or name in untied:
             left -= weight.numel() if is_first and isinstance(tensors[name], torch.nn.Parameter) else 0
-            yield from revert_weight_conversion(model, {name: gathered(weight)}).items()
+            yield from revert_weight_conversion(model, {name: full_tensor(weight)}).items()
     if left:
         raise RuntimeError(f"{left:,} weights of {type(model).__name__} were not handed over")
 

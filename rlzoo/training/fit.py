@@ -81,7 +81,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     """The phases of a step on one of `gpus` GPUs; `teacher` is the shape of one that has its own weights."""
     train, rollout, model = config.train, config.rollout, config.model
     bfloat16 = model.precision == "bfloat16"
-    share = gpu_share(train, gpus)
+    share = sharers(train, gpus)
     weights = shape.parameters
     trained = shape.adapters(model.lora.rank) if model.lora.rank else weights
     held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
@@ -99,7 +99,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     widest = max(kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
     layer = positions * (widest + mask_per_position(masked, bfloat16) + masked)
     head = {"logits": logits_bytes(shape, positions, bool(objective.needs & ENTROPIES))}
-    gathered = {"gathered weights": (1 + offloaded_share(train, gpus)) * gathered_bytes(shape)} if share > 1 else {}
+    gathered = {"gathered weights": gathered_bytes(shape)} if share > 1 else {}
     others = [other for name, other in (("reference", shape), ("teacher", teacher or shape)) if name in held]
     also = {"gathered of others": max(map(root_bytes, others))} if share > 1 and others else {}
     tokens = {"tokens of all GPUs": float(token_bytes(objective) * _tokens(config))}
@@ -398,45 +398,17 @@ def _block_width(shape: Shape, positions: int) -> int:
     return min(shape.vocabulary, max(256, GPU_BLOCK // positions))
 
 
-# ---- sharding, offload, and the optimiser's bits ---------------------------------------------------------------------
+# ---- sharding --------------------------------------------------------------------------------------------------------
 
 
 def shares_copies(train: TrainConfig, gpus: int) -> bool:
-    """Whether models are sharded: one process has none to share with, unless it offloads."""
-    return train.sharding == "fsdp" and (gpus > 1 or train.cpu_offload)
+    """Whether models are sharded: one process has none to share with."""
+    return train.sharding == "fsdp" and gpus > 1
 
 
 def sharers(train: TrainConfig, gpus: int) -> int:
     """Processes that share one copy of weights, gradients and moments."""
     return (train.shards or gpus) if shares_copies(train, gpus) else 1
-
-
-def gpu_share(train: TrainConfig, gpus: int) -> float:
-    """Number of GPUs that share one copy; infinite if it is offloaded to the CPU."""
-    return math.inf if train.cpu_offload else sharers(train, gpus)
-
-
-def offloaded_share(train: TrainConfig, gpus: int) -> float:
-    """Share of a copy that offloading adds to gathered weights: the parts sent to the GPU to be gathered."""
-    return 1 / sharers(train, gpus) if train.cpu_offload else 0.0
-
-
-def offloaded_bytes(
-    config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None
-) -> float:
-    """Bytes that `train.cpu_offload` keeps in the machine's memory for each process; 0 without it.
-
-    Weights, their gradients and two moments; and those of a reference and a teacher that have weights of their own.
-    torch rounds what it pins up to powers of two, by tensor, which is not counted.
-    """
-    if not config.train.cpu_offload:
-        return 0.0
-    numbers = 4 * shape.parameters
-    if "logp_ref" in objective.needs:
-        numbers += shape.parameters
-    if teacher is not None:
-        numbers += teacher.parameters
-    return 4.0 * numbers / sharers(config.train, gpus)
 
 
 # ---- hours -----------------------------------------------------------------------------------------------------------

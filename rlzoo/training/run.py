@@ -1,13 +1,10 @@
 """A whole run: check, load, evaluate, train, checkpoint, evaluate, conclude. All that it leaves lies in one folder."""
 
-import errno
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -28,10 +25,10 @@ from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.machine import less_memory
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
-from rlzoo.files import append_json_line, file_written_atomically, read_json_lines, write_json
+from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import broadcast_from_main, make_accelerator, prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
-from rlzoo.model.sharding import check_offload, check_shards, is_sharded, sharding_of
+from rlzoo.model.sharding import check_shards, is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES, open_sampler
 from rlzoo.signals import Interrupted, heard, interrupt, number_of
@@ -40,8 +37,6 @@ from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_m
 from rlzoo.training.stale_rollouts import ahead_tensors, partial_tensors, read_ahead, read_partial
 from rlzoo.training.step import StepRollouts, Trainer
 
-QUIET_PROFILER = ("KINETO_LOG_LEVEL", "6")
-"""What the profiler's library reads as it starts, or it says of each trace that it begins and ends."""
 ShowStep = Callable[[dict[str, Any], dict[str, float], Sequence[Detection]], None]
 """Called with the metrics and the timings of a step, and with the findings of the doctor that it brought."""
 WriteReports = Callable[[RunFolder], None]
@@ -87,10 +82,6 @@ class TrainingView(Protocol):
         """Context of training after `done` steps; yields what to call after every step."""
         ...
 
-    def profiled(self, traces: Path) -> None:
-        """A step has left its traces in this folder."""
-        ...
-
     def interrupted(self) -> None:
         """A signal that asks to end came amid a step, which is finished and saved first."""
         ...
@@ -108,9 +99,8 @@ def train(config: Config, view: TrainingView, write_reports: WriteReports = lamb
     """
     experiment = check(config)
     folder = RunFolder(experiment.folder)
-    accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path, config.train.cpu_offload)
+    accelerator = make_accelerator(config.model.precision, config.log.trackers, folder.path)
     check_shards(config.train, accelerator.num_processes)
-    check_offload(config.train, accelerator.device)
     prepare_deterministic(config.train.deterministic, accelerator.device)
     if not accelerator.is_main_process:
         view.silence()
@@ -285,7 +275,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
     times = CheckpointTimes(config.checkpoint, config.train.steps, trainer.accelerator)
     with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
-            with interruption.put_off(), _profiled_if_asked(trainer, folder, view):
+            with interruption.put_off():
                 started = time.perf_counter()
                 with trainer.one_step(trainer.progress.step, config.train.steps):
                     metrics, collected = trainer.step()
@@ -301,14 +291,6 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
                 _checkpoint(trainer, folder)
                 times.saved()
             _evaluate_once(trainer, folder, view)
-
-
-def _profiled_if_asked(trainer: Trainer, folder: RunFolder, view: TrainingView) -> AbstractContextManager[None]:
-    """Context manager that profiles the next step if `log.profile` names it."""
-    step = trainer.progress.step + 1
-    if step != trainer.config.log.profile:
-        return nullcontext()
-    return profiled(folder, step, trainer.accelerator.process_index, view.profiled)
 
 
 def _timings(trainer: Trainer, collected: StepRollouts, seconds: float) -> dict[str, float]:
@@ -430,29 +412,3 @@ class Interruption:
             return self.asked
         asked = torch.tensor([self.asked], device=self.accelerator.device)
         return int(self.accelerator.gather(asked).max())
-
-
-# ---- profile ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def profiled(folder: RunFolder, step: int, process: int, tell: Callable[[Path], None]) -> Iterator[None]:
-    """Traces what this process does in a step, as a span `ProfilerStep#STEP`, for Perfetto, Chrome and TensorBoard.
-
-    The trace of a step that ends with an error is not written. `tell` is called with the folder that it lies in.
-    """
-    os.environ.setdefault(*QUIET_PROFILER)
-    with torch.profiler.profile() as profiler, torch.profiler.record_function(f"ProfilerStep#{step}"):
-        yield
-    with file_written_atomically(folder.profile(step) / f"process-{process}.pt.trace.json") as file:
-        profiler.export_chrome_trace(file.name)
-        _check_whole(file.name)
-    tell(folder.profile(step))
-
-
-def _check_whole(trace: str) -> None:
-    """Raises OSError for one that was cut short: of a full disk the profiler says nothing."""
-    with open(trace, "rb") as file:
-        file.seek(-min(16, os.path.getsize(trace)), os.SEEK_END)
-        if not file.read().rstrip().endswith(b"}"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), trace)

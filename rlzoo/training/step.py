@@ -65,6 +65,7 @@ from rlzoo.training.stale_rollouts import (
     sample_parts,
 )
 
+
 @dataclass(frozen=True)
 class StepRollouts:
     """The rollouts of a step, the same on every rank: N rows in the order of their problems."""

@@ -40,8 +40,7 @@ def nothing_loads_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (["grpo+kl(beta=0.01)"], ["did you mean objective=grpo+kl(beta=0.01)"]),
         (["objective=STAPO"], ["did you mean stapo?"]),
         (["objective=grpo+my_part"], ["my_module:my_part"]),
-        (["log.profile=101"], ["log.profile=101", "1 to train.steps=60", "leave it out"]),
-        (["log.profile=-1"], ["log.profile=-1", "at least 0"]),
+        (["log.profile=5"], ["log.profile=5", "was removed", "torch.profiler"]),
         (["log.trackers=comet_ml"], ["log.trackers=comet_ml", "pip install comet-ml"]),
         (["log.trackers=wandb"], ["log.trackers=wandb", "no API key", "WANDB_MODE=offline"]),
         (

@@ -118,8 +118,6 @@ def test_push_uploads_what_it_lists_and_follows_no_link(
     private = tmp_path / "private"
     private.write_text("secret")
     (model / "notes.txt").write_text("secret")
-    run.profile(1).mkdir(parents=True)
-    (run.profile(1) / "process-0.pt.trace.json").write_text("secret")
     (model / "more.safetensors").symlink_to(private)
     assert main(["push", str(run.path), "someone/model"]) == 0
     assert hub.files.keys() <= {*MODEL_FILES, "config.yaml", "curves.png", CARD}

@@ -1,11 +1,10 @@
-"""Run under torchrun by shared_copies.py: steps of the embedded default whose copies are shared in several ways.
+"""Run under torchrun by shared_copies.py: steps of the embedded default whose copies are shared.
 
-`python -m torch.distributed.run ... -m tests.training.rank_shards FOLDER NAME...`
+`python -m torch.distributed.run ... -m tests.training.rank_shards FOLDER`
 """
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +19,16 @@ from rlzoo.training.checkpoint import save_checkpoint
 from rlzoo.training.run import load_trainer
 from tests.training.rank_runs import WORDS, one_step
 
-RUNS = {
-    "adamw": (),
-    "cpu_offload": ("train.cpu_offload=true",),
-}
-"""What a run is called -> what it is told besides."""
 SHARED = ("train.sharding=fsdp", "train.shards=2")
 FIRST = 1
 """Steps before the checkpoint; one more comes behind it."""
 
 
-def main(folder: Path, names: Sequence[str]) -> None:
-    """Trains runs from its start, and goes on from what one process has saved; writes what happened."""
+def main(folder: Path) -> None:
+    """Trains a run from its start, and goes on from what one process has saved; writes what happened."""
     accelerator = make_accelerator("float32")
-    written = {
-        name: {
-            "begun": steps(folder / f"several-{name}", accelerator, FIRST, *SHARED, *RUNS[name]),
-            "resumed": steps(folder / f"one-{name}", accelerator, FIRST + 1, *SHARED, *RUNS[name]),
-        }
-        for name in names
-    }
+    begun = steps(folder / "several", accelerator, FIRST, *SHARED)
+    written = begun + steps(folder / "one", accelerator, FIRST + 1, *SHARED)
     if accelerator.is_main_process:
         (folder / "several.json").write_text(json.dumps(written))
     accelerator.end_training()
@@ -60,4 +49,4 @@ def steps(folder: Path, accelerator: Accelerator, last: int, *words: str) -> lis
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rlzoo.model.accelerator import make_accelerator
 from tests.processes import FOUR, launch
-from tests.training.rank_shards import FIRST, RUNS, steps
+from tests.training.rank_shards import FIRST, steps
 from tests.training.test_ranks import agree
 
 
@@ -26,34 +26,16 @@ def pretended(process: int, processes: int) -> Iterator[None]:
         distributed.destroy_process_group()
 
 
-def hold_several_to_one(folder: Path, *names: str) -> dict[str, list[dict[str, Any]]]:
-    """Four processes, two of which share a copy, take the steps of one, and each goes on from what the other saved.
-
-    Returns those of one process.
-    """
+def hold_several_to_one(folder: Path) -> None:
+    """Four processes, two of which share a copy, take the steps of one, and each goes on from what the other saved."""
     accelerator = make_accelerator("float32")
-    whole = {}
-    for name in names:
-        words = ("train.sharding=fsdp", *RUNS[name]) if name == "cpu_offload" else RUNS[name]
-        begun, ended = folder / f"one-{name}", folder / f"whole-{name}"
-        whole[name] = steps(begun, accelerator, FIRST, *words)
-        leave_group()
-        shutil.copytree(begun, ended)
-        whole[name] += steps(ended, accelerator, FIRST + 1, *words)
-        leave_group()
-    launch([*FOUR, "-m", "tests.training.rank_shards", folder, *names])
-    several: dict[str, dict[str, Any]] = json.loads((folder / "several.json").read_text())
-    for name in names:
-        same(several[name]["begun"] + several[name]["resumed"], whole[name], shards=2)
-        words = RUNS[name] if name != "cpu_offload" else ()
-        same(steps(folder / f"several-{name}", accelerator, FIRST + 1, *words), whole[name][FIRST:], shards=1)
-    return whole
-
-
-def leave_group() -> None:
-    """As the end of a run does, here of one that is offloaded."""
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
+    begun, ended = folder / "one", folder / "whole"
+    whole = steps(begun, accelerator, FIRST)
+    shutil.copytree(begun, ended)
+    whole += steps(ended, accelerator, FIRST + 1)
+    launch([*FOUR, "-m", "tests.training.rank_shards", folder])
+    same(json.loads((folder / "several.json").read_text()), whole, shards=2)
+    same(steps(folder / "several", accelerator, FIRST + 1), whole[FIRST:], shards=1)
 
 
 def same(found: Sequence[dict[str, Any]], expected: Sequence[dict[str, Any]], shards: int) -> None:

@@ -55,12 +55,8 @@ def test_two_processes_have_the_gradients_and_metrics_of_one(every: int, tiny_mo
 @pytest.mark.slow
 def test_two_processes_train_one_run_together(tmp_path: Path) -> None:
     words = ["train.steps=2", "rollout.prompts_per_step=8", "evaluation.problems=4", "evaluation.samples=1"]
-    said = launch([*TWO, "-m", "rlzoo", "train", "objective=dapo", "output=run", "log.profile=2", *words], tmp_path)
-    assert said.count("on cpu in 2 processes") == said.count("run/profile/step-000002") == 1
-    traces = sorted((tmp_path / "run" / "profile" / "step-000002").iterdir())
-    assert [path.name for path in traces] == ["process-0.pt.trace.json", "process-1.pt.trace.json"]
-    ranks = [json.loads(path.read_text())["distributedInfo"]["rank"] for path in traces]
-    assert ranks == [0, 1]
+    said = launch([*TWO, "-m", "rlzoo", "train", "objective=dapo", "output=run", *words], tmp_path)
+    assert said.count("on cpu in 2 processes") == 1
     metrics = read_json_lines(tmp_path / "run" / "metrics.jsonl")
     assert [line["step"] for line in metrics] == [1, 2]
     timings = read_json_lines(tmp_path / "run" / "timings.jsonl")

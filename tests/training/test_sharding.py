@@ -16,7 +16,6 @@ from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import (
     CPU,
     add_up_copies,
-    check_offload,
     check_shards,
     local_rows,
     rows_here,
@@ -24,10 +23,10 @@ from rlzoo.model.sharding import (
     sharding_of,
 )
 from rlzoo.rollout.memory import Shape
-from rlzoo.training.fit import offloaded_bytes, predict
+from rlzoo.training.fit import predict
 from tests.conftest import error_of
 from tests.model.tiny_models import responses, tiny_policy
-from tests.training.shared_copies import hold_several_to_one, pretended, same
+from tests.training.shared_copies import hold_several_to_one, pretended
 
 SHAPE = Shape(2048, 6144, 28, 16, 8, 128, 151_936, tied=True)
 
@@ -71,7 +70,6 @@ def test_gradients_of_all_copies_are_added_up_once_an_update(shards: str, sums: 
     [
         (["train.shards=2"], "train.shards=2 has no effect without train.sharding=fsdp; set that"),
         (["train.sharding=fsdp", "model.compile=true"], "model.compile=true is not supported for sharded models"),
-        (["train.cpu_offload=true"], "train.cpu_offload=true has no effect without train.sharding=fsdp; set that"),
     ],
 )
 def test_keys_that_would_have_no_effect_are_refused(words: list[str], message: str) -> None:
@@ -79,14 +77,11 @@ def test_keys_that_would_have_no_effect_are_refused(words: list[str], message: s
         check_keys(load_config(words))
 
 
-def test_processes_that_cannot_be_dealt_over_copies_and_an_offload_to_nowhere_are_refused() -> None:
-    train = load_config(["train.sharding=fsdp", "train.shards=4", "train.cpu_offload=true"]).train
+def test_processes_that_cannot_be_dealt_over_copies_are_refused() -> None:
+    train = load_config(["train.sharding=fsdp", "train.shards=4"]).train
     check_shards(train, 8)
-    check_offload(train, torch.device("cuda"))
     with pytest.raises(UserError, match=r"train\.shards=4: 6 processes cannot be dealt over copies of 4 each; start"):
         check_shards(train, 6)
-    with pytest.raises(UserError, match=r"train\.cpu_offload=true has no effect on cpu"):
-        check_offload(train, CPU)
 
 
 def test_a_missing_package_is_said_before_anything_loads(
@@ -103,21 +98,13 @@ def parts(gpus: int, *words: str) -> dict[str, float]:
     return dict(phases["training"])
 
 
-def test_fit_counts_a_copy_over_those_who_share_it_and_none_where_it_is_offloaded() -> None:
+def test_fit_counts_a_copy_over_those_who_share_it() -> None:
     over_four, over_all = parts(32, "train.shards=4"), parts(32)
     for name in ("weights", "Adam", "reference"):
         assert over_four[name] == 8 * over_all[name] > 0
-    away = parts(1, "train.cpu_offload=true")
-    assert away["weights"] == away["Adam"] == away["reference"] == 0
-    assert away["gathered weights"] > over_all["gathered weights"]
-    config = load_config(["train.sharding=fsdp", "train.cpu_offload=true"])
-    trained, frozen = 16 * SHAPE.parameters, 4 * SHAPE.parameters
-    assert offloaded_bytes(config, SHAPE, parse("grpo+kl"), 8) == (trained + frozen) / 8
-    assert offloaded_bytes(load_config([]), SHAPE, parse("grpo+kl"), 8) == 0
 
 
 @pytest.mark.smoke
 @pytest.mark.slow
 def test_processes_that_share_copies_train_and_resume_as_one_does(tmp_path: Path) -> None:
-    whole = hold_several_to_one(tmp_path, "adamw", "cpu_offload")
-    same(whole["cpu_offload"], whole["adamw"], shards=1)
+    hold_several_to_one(tmp_path)
