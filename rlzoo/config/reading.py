@@ -371,6 +371,7 @@ MEANT = {
 REMOVED = {
     "train.optimizer": ("adamw", "AdamW is the optimiser; train.sharding=fsdp shares its moments out"),
     "train.cpu_offload": (False, "model.lora.rank, train.sharding=fsdp and model.gradient_checkpointing save memory"),
+    "task.few_shot": (0, "write worked examples into task.instruction, or into the messages of your rows"),
     "log.profile": (0, "run rlzoo.train(...) in Python within torch.profiler.profile()"),
 }
 """Keys of earlier versions -> the value that changed nothing, which their run folders have, and what to do instead."""

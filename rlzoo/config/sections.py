@@ -117,8 +117,6 @@ class TaskConfig:
     """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
     problems: Annotated[Count, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = 20_000
     """How many training problems a procedural task makes."""
-    few_shot: Annotated[Natural, RESULTS, EVAL | TASK] = 0
-    """Worked examples put before every prompt of a reasoning_gym task."""
     instruction: Annotated[str, RESULTS, EVALUATES | TASK] = ""
     """Text appended to every prompt, e.g. the request to put the answer into a box."""
     system_prompt: Annotated[str, RESULTS, EVALUATES | TASK] = ""

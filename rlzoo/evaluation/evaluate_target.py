@@ -24,7 +24,6 @@ from rlzoo.model.accelerator import broadcast_from_main, make_accelerator
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class, load_engine
-from rlzoo.rollout.memory import warn_of_cache
 from rlzoo.rollout.sampler import open_sampler
 from rlzoo.tasks import Problem, Task, load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, contamination_of, load_benchmark
@@ -90,7 +89,6 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         sets = [_task_set(config, tokenizer)]
     for problem_set in sets:
         check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
-    warn_of_cache(config.rollout, config.model, tokenizer)
     accelerator = make_accelerator(config.model.precision)
     if not accelerator.is_main_process:
         view.silence()

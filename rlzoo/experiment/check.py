@@ -46,7 +46,6 @@ def check(config: Config) -> "Experiment":
     from rlzoo.experiment.experiment import Experiment, without_long_prompts
     from rlzoo.experiment.trial import try_objective
     from rlzoo.model.tokenizer import load_tokenizer
-    from rlzoo.rollout.memory import warn_of_cache
 
     check_engine(config)
     objective = parse(config.objective)
@@ -57,7 +56,6 @@ def check(config: Config) -> "Experiment":
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
     tokenizer = load_tokenizer(config.model, config.task)
-    warn_of_cache(config.rollout, config.model, tokenizer)
     task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
     if config.rollout.drop_long_prompts:
         task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)

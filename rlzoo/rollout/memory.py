@@ -1,16 +1,12 @@
 """How large a model and its keys and values are, by its configuration alone."""
 
-import logging
 import math
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming
-from rlzoo.model.tokenizer import Tokenizer, model_config
+from rlzoo.model.tokenizer import model_config
 from rlzoo.rollout import engine_class
 
 QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
@@ -20,8 +16,6 @@ ROOM = 1.25
 """Keys and values that are held for each that is there: a cache that grows is given a quarter more than it needs."""
 SPARE = 256
 """Tokens: a cache is cut into blocks; the last need not be full, and one is never used."""
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -142,25 +136,3 @@ def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: 
     if engine.kv_cache_gib is not None:
         return set_aside_gib(rollout, engine.kv_cache_gib, model, shape, length) * GIB
     return ROOM * bytes_per_token(shape, model) * length * rows
-
-
-def warn_of_cache(rollout: RolloutConfig, model: ModelConfig, tokenizer: Tokenizer) -> None:
-    """Warns if keys and values could outgrow all memory where nothing is set aside for them."""
-    length = rollout.max_prompt_tokens + rollout.max_response_tokens
-    length = min(length, tokenizer.context_length or length)
-    memory, needed = total_memory(), cache_bytes(rollout, model, shape_of(model), rollout.rows_per_batch, length)
-    if engine_class(rollout.engine).kv_cache_gib is None and needed > memory:
-        _logger.warning(
-            "rollout.rows_per_batch=%d: keys and values of as many responses of %d tokens with their prompts take %.0f "
-            "GiB, and there are %.0f; if most responses become that long, set rollout.engine=vllm or "
-            "rollout.rows_per_batch=%d",
-            *(rollout.rows_per_batch, length, needed / GIB, memory / GIB),
-            max(1, int(memory / 2 / needed * rollout.rows_per_batch)),
-        )
-
-
-def total_memory() -> int:
-    """Bytes of the device that this process samples on."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -48,7 +48,7 @@ ENTRY_POINTS = "rlzoo.tasks"
 
 _REASONING_GYM = "reasoning_gym:"
 _DATASET_KEYS = ("split", "held_out", "held_out_split", "held_out_rows", "held_out_seed", "columns", "answer_form")
-_PROMPT_KEYS = ("few_shot", "instruction", "system_prompt")
+_PROMPT_KEYS = ("instruction", "system_prompt")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
@@ -188,7 +188,6 @@ def _reasoning_gym(config: TaskConfig, seed: int, held_out_problems: int, _: Cal
         config.options,
         problems=config.problems,
         held_out_problems=held_out_problems,
-        few_shot=config.few_shot,
         instruction=config.instruction,
         system_prompt=config.system_prompt,
         wrong_reward=config.wrong_reward,
@@ -211,7 +210,7 @@ def _check_dataset(config: TaskConfig) -> None:
                 raise UserError(
                     f"task.{key}={getattr(config, key)} has no effect with task.held_out; leave one of them out"
                 )
-    _refuse(config, "a dataset", "options", "problems", "few_shot")
+    _refuse(config, "a dataset", "options", "problems")
 
 
 def _dataset(config: TaskConfig, is_rendered: Callable[[str], bool] = is_rendered) -> Task:

@@ -29,8 +29,6 @@ from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles
 from rlzoo.tasks.reward import ROW
 from rlzoo.tasks.rows import (
     Columns,
-    FurtherColumns,
-    NoColumn,
     Rows,
     Split,
     in_order,
@@ -226,10 +224,7 @@ class DatasetTask:
         return blake2b(f"{self.config.held_out_seed} {text}".encode(), digest_size=8).digest()
 
     def _problems(self, rows: Rows, split: Split) -> list[Problem]:
-        try:
-            result, unusable = self._made(rows, split)
-        except (FurtherColumns, NoColumn):
-            result, unusable = self._made(rows.whole(), split)
+        result, unusable = self._made(rows, split)
         if not result:
             raise UserError(f"{split} has no usable row: {unusable[0]}")
         rows_read = len(result) + len(unusable)

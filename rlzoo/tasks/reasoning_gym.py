@@ -1,9 +1,9 @@
 r"""Any dataset of the reasoning-gym package, graded by its own scorer.
 
 **Splits.** A hash of the question's text says whether it is held out, so no question is ever on both sides, even where
-there are only a hundred. A quarter of a dataset's questions is held out. The held-out problems and the worked examples
+there are only a hundred. A quarter of a dataset's questions is held out. The held-out problems
 are distinct and the same for every seed. The training problems depend on the seed, are made when they are asked for,
-and repeat themselves where the dataset does; worked examples are not among them.
+and repeat themselves where the dataset does.
 
 **The answer of a response** is what stands in its last `<answer></answer>`; without one, in its last `\boxed{}`;
 without one, if the gold answer is a number, the last number of the response; otherwise as many of its last lines as the
@@ -35,14 +35,13 @@ from reasoning_gym.factory import DATASETS, create_dataset
 
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks import text
-from rlzoo.tasks.base import Grade, Message, Problem
+from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.text import directed, instructed, last_boxed
 
 Entry = Mapping[str, Any]
 
 # A dataset derives entry i from seed + i: ranges of seeds that do not overlap are streams of their own.
 _HELD_OUT_SEED = 0
-_EXAMPLES_SEED = 500_000
 _TRAIN_SEED = 1_000_000
 _BASE = ProceduralDataset.__module__
 
@@ -92,7 +91,6 @@ def load(
     *,
     problems: int,
     held_out_problems: int = 512,
-    few_shot: int = 0,
     instruction: str = "",
     system_prompt: str = "",
     wrong_reward: float = 0.0,
@@ -104,11 +102,9 @@ def load(
     """
     _check_names(dataset, options)
     source = GymDataset(dataset, json.dumps(options, sort_keys=True))
-    examples = _examples(source, few_shot)
-    shots = [message for example in examples for message in _shot(example)]
 
     def problem(entry: Entry) -> Problem:
-        messages = directed([*shots, {"role": "user", "content": entry["question"]}], system_prompt)
+        messages = directed([{"role": "user", "content": entry["question"]}], system_prompt)
         prompt = instructed(messages, instruction)
         return Problem(f"{dataset}-{digest(entry)}", prompt, entry["answer"] or "", {"entry": entry})
 
@@ -117,7 +113,7 @@ def load(
     if not held_out:
         raise UserError(_too_few(source, "held out"))
     start = (_TRAIN_SEED + 2 * problems * seed) % 2**31
-    train = TrainProblems(source, start, problems, {digest(example) for example in examples}, problem)
+    train = TrainProblems(source, start, problems, problem)
     _ = train[0]
     return ReasoningGym(f"reasoning_gym:{dataset}", train, held_out, DatasetScorer(source, wrong_reward))
 
@@ -145,13 +141,10 @@ class TrainProblems(Sequence[Problem]):
     Problem i is entry i of one stream or, where that cannot be trained on, the next entry from position i of another.
     """
 
-    def __init__(
-        self, source: GymDataset, seed: int, size: int, examples: set[str], problem: Callable[[Entry], Problem]
-    ) -> None:
+    def __init__(self, source: GymDataset, seed: int, size: int, problem: Callable[[Entry], Problem]) -> None:
         self._source = source
         self._stream = source.stream(seed, size)
         self._spare = source.stream(seed + size, size)
-        self._examples = examples
         self._problem = problem
         self._made: dict[int, Problem] = {}
 
@@ -173,7 +166,7 @@ class TrainProblems(Sequence[Problem]):
     def _entry(self, position: int) -> Entry:
         spares = (self._spare[(position + step) % len(self)] for step in range(len(self)))
         for entry in itertools.chain([self._stream[position]], spares):
-            if not is_held_out(entry) and digest(entry) not in self._examples:
+            if not is_held_out(entry):
                 return entry
         raise UserError(_too_few(self._source, "trained on"))
 
@@ -198,22 +191,6 @@ def _too_few(source: GymDataset, purpose: str) -> str:
         f"task.name=reasoning_gym:{source.dataset} with task.options={source.options} has too few different questions: "
         f"none can be {purpose}"
     )
-
-
-def _examples(source: GymDataset, count: int) -> list[Entry]:
-    """`count` entries of the training side with an answer to show."""
-    candidates = source.distinct(_EXAMPLES_SEED, 100 + 16 * count) if count else iter(())
-    usable = (entry for entry in candidates if entry["answer"] and not is_held_out(entry))
-    examples = list(itertools.islice(usable, count))
-    if len(examples) < count:
-        raise UserError(
-            f"task.few_shot={count} is more worked examples than reasoning_gym:{source.dataset} offers: {len(examples)}"
-        )
-    return examples
-
-
-def _shot(entry: Entry) -> list[Message]:
-    return [{"role": "user", "content": entry["question"]}, {"role": "assistant", "content": entry["answer"]}]
 
 
 @dataclass(frozen=True)

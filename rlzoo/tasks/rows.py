@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -142,20 +142,9 @@ class Rows:
     """The rows of a split, which can be read again and again."""
 
     column_names: Sequence[str]
-    """Of JSON those of its first rows: where a later one has others, `read` raises FurtherColumns."""
     count: Callable[[], int]
     read: Callable[[Sequence[str]], Iterator[Row]]
     """Reads the columns of these names of each row, from the first to the last; what a row lacks is None."""
-    wider: Callable[[], "Rows"] | None = None
-    """Makes the same with the columns of all rows; None where these are known."""
-
-    def whole(self) -> "Rows":
-        """The rows with the columns of all of them, for which all may have to be read."""
-        return self.wider() if self.wider else self
-
-
-class FurtherColumns(Exception):
-    """A row has columns that those before it lack."""
 
 
 class NamedTwice(ValueError):
@@ -164,32 +153,21 @@ class NamedTwice(ValueError):
 
 def rows_of(files: Sequence[Path]) -> Rows:
     """The rows of files, one after another. Raises NamedTwice, and other errors where a file is damaged."""
-    return _together([_READERS[str(format_of(file))](file) for file in files])
-
-
-def _together(parts: Sequence[Rows]) -> Rows:
+    parts = [_READERS[str(format_of(file))](file) for file in files]
     return Rows(
         tuple(dict.fromkeys(chain.from_iterable(part.column_names for part in parts))),
         lambda: sum(part.count() for part in parts),
         lambda chosen: chain.from_iterable(part.read(chosen) for part in parts),
-        lambda: _together([part.whole() for part in parts]),
     )
 
 
-def _json(file: Path, names: Sequence[str] = ()) -> Rows:
-    names = tuple(names or dict.fromkeys(chain.from_iterable(islice(_json_objects(file), AT_ONCE))))
-    known = frozenset(names)
+def _json(file: Path) -> Rows:
+    names = tuple(dict.fromkeys(chain.from_iterable(_json_objects(file))))
 
     def read(chosen: Sequence[str]) -> Iterator[Row]:
-        for row in _json_objects(file):
-            if not row.keys() <= known:
-                raise FurtherColumns
-            yield {name: row.get(name) for name in chosen}
+        return ({name: row.get(name) for name in chosen} for row in _json_objects(file))
 
-    def wider() -> Rows:
-        return _json(file, tuple(dict.fromkeys(chain.from_iterable(_json_objects(file)))))
-
-    return Rows(names, lambda: _json_count(file), read, wider)
+    return Rows(names, lambda: _json_count(file), read)
 
 
 def _json_count(file: Path) -> int:
@@ -415,11 +393,7 @@ def read_rows(split: Split) -> Rows:
     path = Path(split.source).expanduser()
     with _reading(split):
         rows = _rows(split, path)
-        try:
-            is_empty = not any(True for _ in rows.read(rows.column_names[:1]))
-        except FurtherColumns:
-            is_empty, rows = False, rows.whole()
-        if is_empty:
+        if not any(True for _ in rows.read(rows.column_names[:1])):
             raise UserError(f"{split} is empty")
         return rows
 
@@ -471,7 +445,6 @@ def _sliced(rows: Rows, written: str, name: str) -> Rows:
         lambda names: itertools.chain.from_iterable(
             itertools.islice(rows.read(names), start, end) for start, end in ranges
         ),
-        lambda: _sliced(rows.whole(), written, name),
     )
 
 
@@ -537,7 +510,7 @@ def _reading(split: Split) -> Iterator[None]:
         expect_no_hub_without_a_network()  # before `datasets` is imported, which asks once
     try:
         yield
-    except (UserError, FurtherColumns):
+    except UserError:
         raise
     except NamedTwice as error:
         raise UserError(f"{split} {error}") from None
@@ -547,10 +520,6 @@ def _reading(split: Split) -> Iterator[None]:
     except Exception as error:
         reason = one_line(error.__cause__ or error)
         raise UserError(f"{split} cannot be read or is empty: {reason or type(error).__name__}") from error
-
-
-class NoColumn(UserError):
-    """A column is not among those that are known."""
 
 
 @dataclass(frozen=True)
@@ -567,7 +536,7 @@ class Columns:
             column = getattr(chosen, key)
             if column and column not in names:
                 there = nearest(column, names) or f"; it has {', '.join(names)}"
-                raise NoColumn(f"task.columns.{key}={column} is no column of {split}{there}")
+                raise UserError(f"task.columns.{key}={column} is no column of {split}{there}")
         is_verl = "prompt" in names and "reward_model" in names and not (chosen.question or chosen.answer)
         if is_verl:
             return cls("prompt", "reward_model")
@@ -576,7 +545,7 @@ class Columns:
         answers = [chosen.answer] if chosen.answer else [lower[name] for name in ANSWERS if name in lower]
         answers = answers or [name for name in questions[:1] if name.lower() in CONVERSATIONS]  # its last message
         if not questions or (needs_answer and not answers):
-            raise NoColumn(
+            raise UserError(
                 f"{split} has the columns {', '.join(names)}; it needs prompt and reward_model (verl's schema), or "
                 f"a question ({', '.join(QUESTIONS)}) and an answer ({', '.join(ANSWERS)}); "
                 f"task.columns.question= and task.columns.answer= name others"

@@ -169,7 +169,7 @@ def test_a_broken_file_is_one_error_that_names_it(tmp_path: Path) -> None:
         ("rollout.temperature=0", "rollout.temperature=0 must be greater than 0"),
         ("rollout.kv_cache_gib=0", "rollout.kv_cache_gib=0 must be greater than 0"),
         ("task.problems=0", "task.problems=0 must be at least 1"),
-        ("task.few_shot=-1", "task.few_shot=-1 must be at least 0"),
+        ("task.few_shot=2", "task.few_shot=2: the key was removed; write worked examples"),
         ("rollout.top_p=1.5", "rollout.top_p=1.5 must be greater than 0 and at most 1"),
         ("model.precision=float16", "model.precision=float16 is not one of float32, bfloat16"),
         ("evaluation.decodings=[]", "names no decoding"),

@@ -27,12 +27,10 @@ def test_names_lead_to_their_tasks(tmp_path: Path) -> None:
 
 def test_keys_reach_the_task() -> None:
     options = {"min_numbers": 3, "max_numbers": 3}
-    config = TaskConfig(
-        "reasoning_gym:gcd", options=options, problems=7, few_shot=1, instruction="Be brief.", wrong_reward=-1.0
-    )
+    config = TaskConfig("reasoning_gym:gcd", options=options, problems=7, instruction="Be brief.", wrong_reward=-1.0)
     task = load_task(config, seed=3, held_out_problems=5)
     assert (len(task.train), len(task.held_out)) == (7, 5)
-    assert len(task.held_out[0].prompt) == 3
+    assert len(task.held_out[0].prompt) == 1
     assert len(task.held_out[0].data["entry"]["metadata"]["numbers"]) == 3
     assert task.grader(task.held_out[0], "").reward == -1.0
     assert task.train[0] != load_task(config, seed=4).train[0]
@@ -55,12 +53,10 @@ def test_keys_reach_the_task() -> None:
         ({"name": __file__}, r"is neither parquet, JSON nor CSV"),
         ({"name": "a/b", "held_out": "missing.json"}, r"task\.held_out=missing\.json: there is no such file"),
         ({"name": "a/b", "options": {"digits": 2}}, r"task\.options=.* has no effect on a dataset"),
-        ({"name": "a/b", "few_shot": 2}, r"task\.few_shot=2 has no effect on a dataset"),
         ({"name": "a/b", "problems": 2}, r"task\.problems=2 has no effect on a dataset"),
         ({"name": "reasoning_gym:gcd", "split": "test"}, r"task\.split='test' has no effect on reasoning_gym"),
         ({"name": "reasoning_gym:gcd", "held_out": "a/b"}, r"task\.held_out='a/b' has no effect"),
         ({"name": "reasoning_gym:gcd", "held_out_split": "x"}, r"task\.held_out_split='x' has no effect"),
-        ({"name": "arithmetic", "few_shot": 2}, r"task\.few_shot=2 has no effect on arithmetic"),
         ({"name": "arithmetic", "instruction": "Go."}, r"task\.instruction='Go\.' has no effect on arithmetic"),
         ({"name": "arithmetic", "options": {"digit": 2}}, r"task\.options\.digit .*; did you mean digits\?"),
         ({"name": "arithmetic", "options": {"problems": 2}}, r"task\.options\.problems is not a parameter"),

@@ -16,7 +16,6 @@ from rlzoo.tasks.reasoning_gym import (
     GymDataset,
     ReasoningGym,
     extract_answer,
-    is_held_out,
     load,
 )
 
@@ -75,7 +74,7 @@ def test_training_problems_follow_from_the_seed_and_nothing_else() -> None:
 def test_splits_are_the_same_in_every_process() -> None:
     code = (
         "from rlzoo.tasks.reasoning_gym import load\n"
-        "task = load('gcd', {}, problems=50, held_out_problems=50, few_shot=2)\n"
+        "task = load('gcd', {}, problems=50, held_out_problems=50)\n"
         "print([p.id for p in task.train], [p.id for p in task.held_out], task.train[0].prompt)"
     )
     outputs = set()
@@ -92,19 +91,6 @@ def test_training_problems_are_made_only_when_asked_for() -> None:
     assert task.train[9_999_999].answer
     assert len(task.train) == 10_000_000
     assert time.monotonic() - start < 3
-
-
-def test_worked_examples_come_from_the_training_side_and_are_never_asked() -> None:
-    task = sums(few_shot=12, instruction="Be brief.")
-    prompt = task.held_out[0].prompt
-    assert not isinstance(prompt, str)
-    assert [message["role"] for message in prompt] == ["user", "assistant"] * 12 + ["user"]
-    examples = {message["content"] for message in prompt[:-1:2]}
-    assert len(examples) == 12
-    assert not any(is_held_out({"question": example}) for example in examples)
-    asked = [question(problem) for problem in [*task.train, *task.held_out]]
-    assert not examples & {text.removesuffix("\n\nBe brief.") for text in asked}
-    assert all(text.endswith("\n\nBe brief.") for text in asked)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +179,6 @@ def test_hostile_answers_neither_act_nor_hang_nor_earn_anything(dataset: str, tm
         ("chain_sum", {"min_terms": "many"}, {}, r"task\.options=.*do not suit reasoning_gym:chain_sum"),
         ("composite", {}, {}, r"composite: Must specify at least one dataset"),
         ("count_primes", ONE_QUESTION, {}, r"too few different questions"),
-        ("chain_sum", SINGLE_DIGIT_SUMS, {"few_shot": 500}, r"task\.few_shot=500 is more .* than .* offers"),
     ],
 )
 def test_a_mistake_is_one_clear_error(
