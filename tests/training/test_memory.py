@@ -273,10 +273,10 @@ def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
 
     grpo, kl, other = "objective=grpo", "objective=grpo+kl", "model.reference=./other"
     sharded = taken(grpo, "train.sharding=fsdp")
-    assert sharded == pytest.approx([weights / 2, weights / 2, weights / 2, embedding], rel=0.02)
+    assert sharded == pytest.approx([weights / 2, weights / 2, weights / 2, 3 * weights], rel=0.02)
     layer = (weights - 2 * embedding) / 40
     by_server = taken(kl, "train.sharding=fsdp", "rollout.engine=vllm_server")
-    assert by_server == pytest.approx([2 * embedding + layer, 2 * embedding + layer, 0, embedding], rel=0.02)
+    assert by_server == pytest.approx([2 * embedding + layer, 2 * embedding + layer, 0, 3 * weights], rel=0.02)
     checked = weights + 1.5 * embedding  # whether numbers are finite is asked of one weight after the other
     alone = taken("objective=dapo")
     assert alone == pytest.approx([checked, weights + checked, 0, weights], rel=0.02)
