@@ -24,9 +24,9 @@ def run(arguments: Namespace) -> int:
     with importing():
         from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit
         from rlzoo.model.sharding import check_shards
-        from rlzoo.report.memory import print_fit, print_host, print_hours, print_old_logp, print_room
+        from rlzoo.report.memory import print_fit, print_host, print_hours, print_room
         from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
-        from rlzoo.training.fit import arithmetic, fit, host_bytes, saved_by_engine
+        from rlzoo.training.fit import arithmetic, fit, host_bytes
 
     check_keys(config)
     check_response_limit(config)
@@ -39,5 +39,4 @@ def run(arguments: Namespace) -> int:
     print_host(host_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
     print_room(config, shape, prediction, machine.gpus)
     print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
-    print_old_logp(config.rollout.old_logp, saved_by_engine(config, shape, objective, teacher))
     return int(not prediction.fits)

@@ -79,16 +79,6 @@ def print_hours(step: StepArithmetic, steps: int, gpus: int, teraflops: float) -
     )
 
 
-def print_old_logp(chosen: str, saved: float | None) -> None:
-    """The share that the engine's log-probs as old ones save of what to score and train takes; None if they cannot."""
-    if saved is None or (chosen == "policy" and saved <= 0):
-        return
-    share = "nothing" if saved == 0 else f"{abs(saved):.0%}"
-    whole = " of what it takes to score and train with policy" if saved else " here"
-    verb = "takes" if saved < 0 else "saves" if chosen == "engine" else "would save"
-    _console().print(f"rollout.old_logp=engine {verb} {share}{' more' if saved < 0 else ''}{whole}.")
-
-
 def _console() -> Console:
     return Console(highlight=False, markup=False, width=80)
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from objectives import Objective
 from rlzoo.config import Config, TrainConfig
-from rlzoo.errors import UserError
-from rlzoo.experiment.check import check_old_logp
 from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.token_stats import GPU_BLOCK
@@ -462,19 +460,3 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     scoring = scorings * once + ("logp_teacher" in fields) * taught
     passes = 4 if config.model.gradient_checkpointing else 3
     return StepArithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)
-
-
-def saved_by_engine(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> float | None:
-    """The share of a step's operations that `rollout.old_logp=engine` saves, below 0 if it takes more.
-
-    None where it is refused.
-    """
-    by_policy, by_engine = (
-        replace(config, rollout=replace(config.rollout, old_logp=whose)) for whose in ("policy", "engine")
-    )
-    try:
-        check_old_logp(objective, by_engine.rollout)
-    except UserError:
-        return None
-    taken = arithmetic(by_engine, shape, objective, teacher).operations
-    return 1 - taken / arithmetic(by_policy, shape, objective, teacher).operations

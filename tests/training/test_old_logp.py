@@ -10,7 +10,6 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from objectives import Loop, parse
-from rlzoo.commands import main
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check, check_old_logp
@@ -170,15 +169,3 @@ def test_where_it_has_no_effect_or_no_meaning_a_line_says_so(words: list[str], s
     with pytest.raises(UserError, match=rf"^rollout\.old_logp=engine.*{says}"):
         check_old_logp(parse(config.objective), config.rollout)
     check_old_logp(parse(config.objective), load_config([*words, POLICY]).rollout)
-
-
-def test_fit_says_what_it_saves(capsys: pytest.CaptureFixture[str]) -> None:
-    def said(*words: str) -> str:
-        main(["fit", "train.minibatches_per_step=4", *words])
-        return " ".join(capsys.readouterr().out.split()).rpartition("on top.")[2].strip()
-
-    whole = "of what it takes to score and train with policy."
-    assert said("objective=stapo") == f"rollout.old_logp=engine would save {1 / 4.75:.0%} {whole}"
-    assert said("objective=stapo", ENGINE) == f"rollout.old_logp=engine saves {1 / 4.75:.0%} {whole}"
-    assert said("objective=otb", ENGINE) == "rollout.old_logp=engine saves nothing here."
-    assert said("objective=dapo+sampler_correction") == ""
