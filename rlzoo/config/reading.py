@@ -200,8 +200,6 @@ def _meant_word(word: str, schema: type[Any]) -> str:
 def _checked_key(name: str, value: Any, shown: str, schema: type[Any]) -> Key:
     """The key that a name sets; `shown` is how it was written."""
     key = key_named(schema, name)
-    if name in REMOVED:
-        raise UserError(f"{shown}: the key was removed; {REMOVED[name][1]}")
     if key is None:
         raise UserError(f"unknown key {shown}{remedy(name, [key.name for key in keys(schema)])}")
     try:
@@ -392,6 +390,8 @@ ABSENT = {
 
 def remedy(key: str, names: Sequence[str]) -> str:
     """What to write instead, for the end of an error; `names` are the keys that there are."""
+    if key in REMOVED:
+        return f"; it was removed: {REMOVED[key][1]}"
     first, last = key.partition(".")[0], key.rpartition(".")[2]
     for name in (key, first, last):
         if name in ABSENT:
