@@ -6,6 +6,7 @@ from pathlib import Path
 import evidence_pages
 import key_pages
 import method_pages
+import peer_pages
 from links import MIRRORED, mirror, rewritten, write_changed
 from sphinx.application import Sphinx
 
@@ -29,6 +30,7 @@ def write(app: Sphinx) -> None:
     method_pages.write(folder / "methods")
     key_pages.write(folder)
     evidence_pages.write(folder)
+    peer_pages.write(folder)
     for name in ("objectives", "rlzoo"):
         write_changed(folder / f"interface_{name}.md", PACKAGE.format(name))
 

@@ -81,6 +81,8 @@ def read_grid_words(words: Sequence[str], ablated: Sequence[str] = ()) -> GridWo
     if not keys.seeds or len(set(keys.seeds)) < len(keys.seeds):
         raise UserError(f"seeds={keys.seeds} must be one or more different numbers")
     keys.check()
+    if "name=" in others:
+        raise UserError("name= is empty; give it a value, or leave it out")
     if any(is_of_a_run(Path(word)) for word in settings):
         settings += [f"trust={path}" for path in trusted.trust]
     check_words(load_config(settings))

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 
 from rlzoo.config.schema import Count, Expression, Natural, Number, Positive, Share
 from rlzoo.errors import UserError
+from rlzoo.files import slug
 
 
 @dataclass
@@ -75,7 +76,9 @@ class GridConfig:
         return Path(self.output or Path("runs", self.name)) if self.output or self.name else None
 
     def check(self) -> None:
-        """Raises UserError for two names, and for a launcher that is not there or not as it is set up."""
+        """Raises UserError for two names or a path as a name, and for a launcher that is not there or not set up."""
+        if slug(self.name) != self.name:
+            raise UserError(f"name={self.name} is no name of a folder in runs/; for a path type output={self.name}")
         if self.output and self.name:
             raise UserError(f"name={self.name} has no effect beside output={self.output}; leave one of them out")
         if self.launcher != "slurm" and self.slurm != SlurmConfig():

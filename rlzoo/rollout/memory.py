@@ -62,6 +62,7 @@ class Shape:
 
 
 KNOWN = {
+    "Qwen/Qwen2.5-0.5B-Instruct": Shape(896, 4864, 24, 14, 2, 64, 151_936, tied=True),
     "Qwen/Qwen3-1.7B-Base": Shape(2048, 6144, 28, 16, 8, 128, 151_936, tied=True, qk_norm=True),
     "Qwen/Qwen2.5-3B-Instruct": Shape(2048, 11_008, 36, 16, 2, 128, 151_936, tied=True),
     "Qwen/Qwen2.5-Math-7B": Shape(3584, 18_944, 28, 28, 4, 128, 152_064, tied=False),

@@ -225,6 +225,9 @@ def test_a_comparison_has_the_name_that_is_given_or_a_short_one(
     assert read_grid(["grpo", "seeds=0", STEPS])[0].folder.name == f"compare-{STEPS}"
     with pytest.raises(UserError, match="name=first has no effect beside output="):
         read_grid(["grpo", "seeds=0", STEPS, "name=first", "output=x"])
+    for name, why in (("", "name= is empty"), ("a/b", "name=a/b is no name of a folder"), ("..", "name=.. is no name")):
+        with pytest.raises(UserError, match=why):
+            read_grid(["grpo", "seeds=0", STEPS, f"name={name}"])
 
 
 # ---- what is the same under the settings -----------------------------------------------------------------------------

@@ -59,6 +59,7 @@ FOURTEEN = Shape(5120, 17_408, 40, 40, 8, 128, 151_936, tied=False, qk_norm=True
 """Qwen3-14B, 14.77e9 weights by its card."""
 PAPERS = {path.stem: path for path in sorted((ROOT / "configs").glob("*_qwen*.yaml"))}
 CARDS = {
+    "Qwen/Qwen2.5-0.5B-Instruct": 0.494e9,
     "Qwen/Qwen3-1.7B-Base": 1.7e9,
     "Qwen/Qwen2.5-3B-Instruct": 3.09e9,
     "Qwen/Qwen2.5-Math-7B": 7.62e9,
@@ -317,6 +318,12 @@ def test_passes_references_and_checkpoints_take_arithmetic_of_their_own() -> Non
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_papers_models_have_the_parameters_of_their_cards(name: str) -> None:
     assert abs(KNOWN[name].parameters / CARDS[name] - 1) < 0.02
+
+
+@pytest.mark.parametrize(("name", "memory"), [("one_gpu_gsm8k", 24), ("one_gpu_dapo_math", 80)])
+def test_configurations_for_one_gpu_fit_it(name: str, memory: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(ROOT / "configs" / f"{name}.yaml"), "gpus=1", f"memory={memory}"]) == 0
+    assert "It fits" in capsys.readouterr().out
 
 
 def test_it_prints_one_table_of_eighty_columns(capsys: pytest.CaptureFixture[str]) -> None:
