@@ -65,6 +65,8 @@ class Program:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """What names begin with that it reads itself -> what they are in the library."""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """What names begin with that the library reads and it does not -> what it reads."""
 
 
 @dataclass(frozen=True)

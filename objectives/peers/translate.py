@@ -52,7 +52,8 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     table = PEERS[name]
     other = next((what for module, what in table.programs.items() if program.startswith(module)), Program())
     new_names = {former: now for former, now, _ in renamed(other.names, given)}
-    given = {new_names.get(key, key): value for key, value in flat(given)}
+    ignored = {key: (now, value) for key, now, value in renamed(other.ignored, given)}
+    given = {new_names.get(key, key): value for key, value in flat(given) if key not in ignored}
     known, elsewhere, unknown = read(table, given)
     own = next(
         (values for module, values in table.installed.programs.items() if program.startswith(f"{module}.")), None
@@ -87,6 +88,9 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     differences += [
         f"{key}={value}: {name} {table.version} ignores this name, which older versions read; it reads {now}"
         for key, now, value in renamed(table.former_names, given)
+    ]
+    differences += [
+        f"{key}={value}: {program} ignores this name; it reads {now}" for key, (now, value) in ignored.items()
     ]
     if program and own is None and table.installed.programs:
         differences.append(f"{program} is no program of {name} {table.version}: what it does otherwise is not known")

@@ -45,7 +45,10 @@ _BOUNDS = (
 )
 _REWARD = {REWARD_KL: True, REWARD_KIND: ("kl", "k1"), CONTROL: "fixed", REWARD_BETA: "BETA"}
 _LATE = {f"{OVERLONG}enable": True, f"{OVERLONG}penalty_factor": 1.0, MANAGER: "dapo"}
-_FORMER = {"reward_model.overlong_buffer.": OVERLONG}
+_BUFFER = "reward_model.overlong_buffer."
+_FORMER = {_BUFFER: OVERLONG}
+_KWARGS = dict.fromkeys((OVERLONG, OVERLONG.replace("reward.", "reward_model.")), _BUFFER)
+_IN_RECIPES = {**_FORMER, "data.max_response_length": LIMIT}
 _TEACHER_ALONE = {TEACHER: True, TASK: False}
 """Distillation without the task's rewards: its loss is all that is left of the objective (`distillation_ppo_loss`)."""
 _TEACHER_ADVANTAGE = {**_TEACHER_ALONE, AS_REWARD: True, TEACHES: ("k1", "kl")}
@@ -299,9 +302,14 @@ VERL = PeerTable(
     },
     former_names=_FORMER,
     programs={
+        "recipe.entropy.": Program({MANAGER: "dapo"}, _IN_RECIPES),
         **dict.fromkeys(
-            ("recipe.dapo.dapo_transfer_queue.", "recipe.entropy.", "recipe.flowrl."),
-            Program({MANAGER: "dapo"}, {**_FORMER, "data.max_response_length": LIMIT}),
+            ("recipe.dapo.dapo_transfer_queue.", "recipe.flowrl."),
+            Program(
+                {MANAGER: "dapo"},
+                _IN_RECIPES,
+                {OVERLONG: _BUFFER, f"reward_model.{OVERLONG.removeprefix('reward.')}": _BUFFER},
+            ),
         ),
         "recipe.dapo.": Program({MANAGER: "dapo"}),
     },

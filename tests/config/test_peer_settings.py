@@ -121,6 +121,17 @@ def test_a_name_that_verl_ignores_has_a_line_and_programs_that_read_it_are_known
     assert "soft_overlong(max_length=20480,cache=4096)" in shown["recipe.entropy.main_entropy"]
 
 
+def test_a_name_that_a_recipes_program_ignores_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its main_dapo.py, lines 140 to 156, gives the manager reward_model.overlong_buffer and no reward_kwargs."""
+    buffer = "+reward_model.reward_kwargs.overlong_buffer_cfg.enable=True"
+    program = "recipe.dapo.dapo_transfer_queue.main_dapo"
+    path = written(tmp_path / "run.sh", f"python3 -m {program} algorithm.adv_estimator=grpo {buffer}")
+    assert main(["objectives", "--from", "verl", path]) == 0
+    shown = capsys.readouterr().out
+    assert f"{program} ignores this name; it reads reward_model.overlong_buffer.enable" in shown
+    assert "soft_overlong" not in shown
+
+
 def test_assignments_on_one_line_end_at_semicolons_and_a_condition_may_have_a_comment(tmp_path: Path) -> None:
     text = 'low=0.2;\nhigh=0.28; rate=3  # it\'s higher\nif [ "$A" ]; then # why\n  cd "a;b"\nfi\n'
     path = written(
