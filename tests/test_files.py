@@ -26,7 +26,6 @@ from rlzoo.files import (
     write_json_lines,
     write_text,
 )
-from rlzoo.ownership import SIGNED
 
 WRITING = """
 import os, sys
@@ -151,7 +150,7 @@ def test_a_run_begins_in_a_folder_without_leftovers(tmp_path: Path) -> None:
     Writer(folder / "checkpoints" / "step-000002", "folder").is_killed()
     Writer(folder / "evaluation" / "step-000000", "file").is_killed()
     claim(folder, config).close()
-    assert names(folder.path) == {"config.yaml", "objective.json", "environment.json", "content.json", SIGNED, LOCK}
+    assert names(folder.path) == {"config.yaml", "objective.json", "environment.json", "content.json", LOCK}
 
 
 def test_half_a_character_is_written_as_it_was_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from rlzoo.experiment.run_folder import RunFolder
 
 TIMED = frozenset({"timings.jsonl", "curves.png", "results.json", "README.md"})
 """They have times in them: they have to be there."""
-ELSEWHERE = frozenset({".lock", "environment.json", "made_here.json"})
+ELSEWHERE = frozenset({".lock", "environment.json"})
 """They depend on what else is there: the commit that is checked out, the folder."""
 KEPT = frozenset({".safetensors", ".json", ".jsonl", ".yaml", ".jinja"})
 """Metrics, responses, weights, optimisers and what says where training stands."""

@@ -26,8 +26,8 @@ LOPTI = ("objective=lopti", "rollout.ahead=1")
 PARTIAL = ("objective=stapo", "rollout.partial_tokens=2")
 TURNS = (f"{ROOT}/configs/calculator.yaml", "objective=gigpo")
 TEACHER = ("objective=opd", "model.teacher=embedded:sums", "task.teacher_prompt={answer}={prompt}")
-GRID = ("compare", "grpo", "stapo", "rloo", "seeds=0", "jobs=2", *SIZES, "train.steps=8", "evaluation.problems=24")
-"""The third run takes the evaluation of the untrained model from another one."""
+GRID = ("compare", "grpo", "stapo", "rloo", "seeds=0", "jobs=2", *SIZES, "train.steps=32", "evaluation.problems=24")
+"""The third run takes the evaluation of the untrained model from another one. It trains for most of its time."""
 EVALUATION = (
     *("eval", "embedded:sums", "evaluation.problems=96", "evaluation.samples=4"),
     *("rollout.rows_per_batch=8", "evaluation.decodings=[1.0/1.0,0.7/0.9]"),
@@ -43,7 +43,7 @@ class Workload:
     """What is typed behind `rlzoo`."""
     processes: int = 1
     started: int = 0
-    """Processes that it starts itself, which import first; no moment falls before they have, as nothing is at stake."""
+    """Processes that it starts itself and that import first; no moment falls before they have: nothing is at stake."""
 
 
 def training(name: str, words: Sequence[str], every: int, processes: int = 1) -> Workload:
@@ -73,6 +73,6 @@ ASKED = (
     (training("teacher", TEACHER, 0), 8),
     (training("stare in two", STARE[:1], 0, processes=2), 4),
 )
-GRIDS = ((Workload("grid", (*GRID, "checkpoint.every=1"), started=2), 14),)
-ASKED_GRIDS = ((Workload("grid", (*GRID, "checkpoint.every=0"), started=2), 8),)
+GRIDS = ((Workload("grid", (*GRID, "checkpoint.every=1"), started=1), 14),)
+ASKED_GRIDS = ((Workload("grid", (*GRID, "checkpoint.every=0"), started=1), 8),)
 """How often each is killed in one process and in two, and asked to end; grids, which start processes, by themselves."""

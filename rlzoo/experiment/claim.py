@@ -42,7 +42,7 @@ from rlzoo.files import (
     write_text,
 )
 from rlzoo.model.pretrained import as_reference, as_teacher, checksum, locate
-from rlzoo.ownership import sign
+from rlzoo.ownership import keep_as_own
 from rlzoo.records import reading
 from rlzoo.rollout import engine_class
 from rlzoo.tasks import OWN
@@ -96,7 +96,7 @@ def claim(folder: RunFolder, config: Config) -> IO[str]:
         if lock is None:
             raise UserError(f"output={folder.path} is being written by another process; wait for it, or stop it")
         write_text(folder.config, to_yaml(config))
-        sign(folder.config, keep_sources(folder.source, config, objective))
+        keep_as_own(folder.config, keep_sources(folder.source, config, objective))
         versions = [*dict.fromkeys([*_versions(folder), our_version()])]
         described = {"key": objective.key, **objective.describe(), "code": asdict(code), "rlzoo": versions}
         write_json(folder.objective, described)

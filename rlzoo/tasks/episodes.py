@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import blake2b
-from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 
 from rlzoo.config import TaskConfig
@@ -22,7 +21,7 @@ from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE,
 from rlzoo.tasks.environments import Answer, Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.grading import Graded, checked_grade
 from rlzoo.tasks.reward import RewardFunction, Row, finite_number, load_rewards, weighted, weights_of
-from rlzoo.tasks.sandbox import Patience, Request, Sandbox
+from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Sandboxed
 from rlzoo.tasks.tools import Tool, ToolPool, load_tools, read_calls, seed_generators, shortened, wait_for
 
 SIDE_BY_SIDE = 8
@@ -138,7 +137,7 @@ def _worker(settings: EpisodeSettings) -> Any:
     return _Episode(settings).run
 
 
-class EpisodePool:
+class EpisodePool(Sandboxed):
     """The environment of episodes, on `workers` cores; a context manager.
 
     Each of beginning, a call and the reward may take `timeout` seconds; the calls of a turn have their time together.
@@ -166,15 +165,6 @@ class EpisodePool:
         assert source is not None
         settings = EpisodeSettings(source, load_tools(config), load_rewards(config), weights_of(config))
         return cls(settings, config.grader_workers, config.tool_timeout)
-
-    def __enter__(self) -> Self:
-        self._sandbox.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._sandbox.__exit__(kind, error, traceback)
 
     def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
         """Begins an episode for each row in place of all there were; rows of one problem have the same seed."""

@@ -19,14 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing.reduction import ForkingPickler
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import boundary
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox
+from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox, Sandboxed
 
 LARGEST_REWARD = 1e18
 """Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
@@ -51,7 +50,7 @@ class Graded:
     outcome: Literal["graded", "timed_out", "failed"]
 
 
-class GraderPool:
+class GraderPool(Sandboxed):
     """Grades responses in `workers` processes, each response in at most `timeout` seconds; a context manager.
 
     A response whose grading takes longer costs that time and no other response anything. One whose process is killed
@@ -95,15 +94,14 @@ class GraderPool:
             self.patience.is_bounded = False
 
     def __enter__(self) -> Self:
-        if not self._is_instant:
-            self._sandbox = self._opened().__enter__()
-        return self
+        if self._is_instant:
+            return self
+        self._sandbox = self._opened()
+        return super().__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._is_instant:
-            self._sandbox.__exit__(kind, error, traceback)
+            super().__exit__()
 
     @property
     def reads_tokens(self) -> bool:

@@ -13,19 +13,18 @@ import logging
 import os
 import pickle
 import resource
-import selectors
 import signal
 import socket
-import struct
 import time
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
+from multiprocessing.connection import wait as ready
+from multiprocessing.reduction import ForkingPickler, recv_handle, send_handle
 from threading import Lock
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from rlzoo.errors import Fault, UserError
@@ -51,9 +50,6 @@ PREPARATION = 20.0
 """Seconds that a template may take to load what its work needs."""
 _ATTEMPTS = 3
 """How often a request is made whose worker is killed from outside."""
-_COMMAND = struct.Struct("=cid")
-"""What a template is told: to fork (b"f"), or to end (b"e") a process within so many seconds."""
-_REPLY = struct.Struct("=i")
 _PATIENCE = 5.0
 """Seconds that a template has to end its workers and itself."""
 _BY_US = 256
@@ -134,13 +130,11 @@ class _Worker:
     template: "_Template"
     process: int
     channel: socket.socket
-    name: int | None
-    received: bytearray = field(default_factory=bytearray)
-    limit: float = 0.0
-    deadline: float = 0.0
-    has_begun: bool = False
-    is_last: bool = False
-    """Whether it does nothing behind what it is asked."""
+
+    def end(self, seconds: float = 0.0) -> int:
+        """Ends it; gives how it ended, if it did so by itself within some seconds."""
+        self.channel.close()
+        return self.template.end(self.process, seconds)
 
 
 class Sandbox:
@@ -163,34 +157,31 @@ class Sandbox:
     ) -> None:
         self.make, self.named, self.side_by_side = make, named, side_by_side
         self.is_confined, self.memory, self.prepare = is_confined, memory, prepare
-        self._one_at_a_time = Lock()
+        self._one_at_a_time, self._lock = Lock(), Lock()
 
     def __enter__(self) -> Self:
-        self._idle: list[_Worker] = []
-        self._by_name: dict[int, _Worker] = {}
-        self._past: dict[int, list[tuple[Request, Outcome]]] = {}
+        self._waiting = defaultdict[int | None, list[_Worker]](list)
+        """Workers with nothing to do, by name."""
+        self._busy = set[_Worker]()
+        self._past: dict[int | None, list[tuple[Request, Outcome]]] = {}
         """What named workers have done, with what became of it."""
-        self._selector = selectors.DefaultSelector()
+        self._is_given_up = False
         self._template = _Template(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.end([*self._by_name])
+    def __exit__(self, *_: object) -> None:
+        self.end([name for name in self._waiting if name is not None])
         self._template.stop()
-        for worker in self._idle:
+        for worker in self._waiting.pop(None, []):
             worker.channel.close()
-        self._selector.close()
 
     def ask(self, requests: Sequence[Request], seen: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
-        """What becomes of each, in order; threads wait for each other.
+        """What becomes of each, in order; threads wait for each other. No two are for one named worker.
 
         `seen` has each outcome as it comes, and may raise. Raises Fault if no process can be started.
         """
         with self._one_at_a_time:
-            self._seen = seen
-            outcomes = self._round(requests)
+            outcomes = self._round(requests, seen)
             for place, request in enumerate(requests):
                 for _ in range(_ATTEMPTS - 1):
                     if outcomes[place].kind == "killed":
@@ -203,168 +194,130 @@ class Sandbox:
         """Ends named workers; together they have a second for what they do when they are given up."""
         for name in names:
             self._past.pop(name, None)
-        ended = [self._by_name.pop(name) for name in names if name in self._by_name]
+        ended = [worker for name in names for worker in self._waiting.pop(name, [])]
         for worker in ended:
-            self._leave(worker)
+            worker.channel.close()
         deadline = time.monotonic() + 1.0
         for worker in ended:
-            worker.template.end(worker.process, max(0.0, deadline - time.monotonic()))
+            worker.end(max(0.0, deadline - time.monotonic()))
+
+    def _round(self, requests: Sequence[Request], seen: Callable[[Outcome], None]) -> list[Outcome]:
+        """What becomes of requests that are each made once."""
+        self._leave_those_gone()
+        with ThreadPoolExecutor(self.side_by_side) as threads:
+            attempts = [threads.submit(self._attempt, request) for request in requests]
+            try:
+                for attempt in as_completed(attempts):
+                    seen(attempt.result())
+            except BaseException:
+                self._is_given_up = True
+                threads.shutdown(wait=False, cancel_futures=True)
+                for worker in [*self._busy]:
+                    with suppress(OSError):  # it has just been ended
+                        worker.channel.shutdown(socket.SHUT_RDWR)
+                raise
+            finally:
+                wait(attempts)
+                self._is_given_up = False
+        return [attempt.result() for attempt in attempts]
+
+    def _leave_those_gone(self) -> None:
+        """Lets go of workers that have ended, or closed their channels, with nothing to do."""
+        gone = {*ready([worker.channel for waiting in self._waiting.values() for worker in waiting], 0)}
+        for waiting in self._waiting.values() if gone else ():
+            for worker in [worker for worker in waiting if worker.channel in gone]:
+                waiting.remove(worker)
+                worker.end()
 
     def _repeated(self, request: Request) -> Outcome:
         """What becomes of a request that is made again, behind all that its worker did if that is gone."""
-        name = request.worker
-        if name is not None and name not in self._by_name:
-            past = self._past.get(name, [])
-            if past and past[-1][1].is_last:
-                return _OVER
-            self._by_name[name] = self._forked(name)
+        past, waiting = self._past.get(request.worker, []), self._waiting[request.worker]
+        if past and not waiting:
+            waiting.append(self._forked())
             for earlier, before in past:
-                now = self._round([earlier])[0]
+                now = self._attempt(earlier)
                 if now.kind == "killed":
                     return now
                 if (now.kind, now.value) != (before.kind, before.value):  # the words of an error may name addresses
                     return _CHANGED
-        return self._round([request])[0]
+        return self._attempt(request)
 
-    def _round(self, requests: Sequence[Request]) -> list[Outcome]:
-        """What becomes of requests that are each made once, those of a named worker one after another."""
-        lines: dict[Any, deque[int]] = {}
-        for place, request in enumerate(requests):
-            lines.setdefault(place if request.worker is None else (request.worker,), deque()).append(place)
-        waiting, busy, outcomes = deque(lines.values()), dict[_Worker, deque[int]](), dict[int, Outcome]()
-
-        def settle(line: deque[int], outcome: Outcome) -> None:
-            self._seen(outcome)
-            outcomes[line.popleft()] = outcome
-            if outcome.is_last:
-                outcomes.update(dict.fromkeys(line, outcome if outcome.kind == "killed" else _OVER))
-            elif line:
-                waiting.append(line)
-
-        self._leave_the_dead()
-        try:
-            while waiting or busy:
-                while waiting and len(busy) < self.side_by_side:
-                    line = waiting.popleft()
-                    started = self._started(requests[line[0]])
-                    if isinstance(started, _Worker):
-                        busy[started] = line
-                    else:
-                        settle(line, started)
-                for worker, outcome in self._done(busy):
-                    line = busy.pop(worker)
-                    if outcome.kind == "timed_out":
-                        requests[line[0]].patience.note_time_out()
-                    settle(line, outcome)
-        finally:
-            for worker in busy:  # where an error ends the round
-                self._lose(worker)
-        return [outcomes[place] for place in range(len(requests))]
-
-    def _started(self, request: Request) -> _Worker | Outcome:
-        """The worker that works on a request from now on, or why none does."""
-        limit, name = request.patience.limit, request.worker
-        if not limit:
+    def _attempt(self, request: Request) -> Outcome:
+        limit, waiting = request.patience.limit, self._waiting[request.worker]
+        if not limit or self._is_given_up:
             return _TOO_OFTEN
-        if name is not None and name not in self._by_name and self._past.get(name):
-            return _OVER if self._past[name][-1][1].is_last else _KILLED
-        worker = self._by_name.get(name) if name is not None else self._idle.pop() if self._idle else None
-        worker = worker or self._forked(name)
-        worker.received.clear()
-        worker.limit, worker.is_last = limit, request.is_last
-        worker.has_begun, worker.deadline = False, time.monotonic() + STALLED
-        try:
-            worker.channel.sendall(ForkingPickler.dumps(request.arguments))
-        except OSError:
-            return self._ended(worker)
-        return worker
-
-    def _forked(self, name: int | None) -> _Worker:
-        """A new worker. Raises Fault if there can be none."""
-        forked = self._template.forked()
-        if forked is None:
-            self._template.stop()
-            self._template = _Template(self)
-            forked = self._template.forked()
-        if forked is None:
-            raise Fault(f"the processes of {self.named} cannot be started; their output says why")
-        worker = _Worker(self._template, *forked, name)
-        self._selector.register(worker.channel, selectors.EVENT_READ, worker)
-        if name is not None:
-            self._by_name[name] = worker
-        return worker
-
-    def _done(self, busy: Mapping[_Worker, object]) -> list[tuple[_Worker, Outcome]]:
-        """The workers that are done, gone or out of time, once there may be one, with what became of their requests."""
-        if not busy:
-            return []
-        first = min(worker.deadline for worker in busy)
-        ready = [key.data for key, _ in self._selector.select(max(0.0, first - time.monotonic()))]
-        heard = [(worker, self._read(worker)) for worker in ready if worker in busy]
-        done = [(worker, outcome) for worker, outcome in heard if outcome]
-        for worker in set(busy) - {worker for worker, _ in done}:
-            if worker.deadline <= time.monotonic():
-                self._lose(worker)
-                error = f"took more than {worker.limit:g} seconds"
-                done.append((worker, Outcome("timed_out", error=error) if worker.has_begun else _KILLED))
-        return done
-
-    def _read(self, worker: _Worker) -> Outcome | None:
-        """What became of a worker's request, once it has said so or is gone."""
-        try:
-            received = worker.channel.recv(2**16)
-        except OSError:
-            received = b""
-        worker.received += received
-        if received and not worker.has_begun:
-            del worker.received[:1]
-            worker.has_begun, worker.deadline = True, time.monotonic() + worker.limit
-        if not received or len(worker.received) > LARGEST_ANSWER:
-            return self._ended(worker)
-        if not worker.received.endswith(b"\n"):
-            return None
-        outcome = _understood(bytes(worker.received))
-        if worker.is_last:
-            self._lose(worker)
-        elif worker.name is None:
-            self._idle.append(worker)
+        with self._lock:
+            past = self._past.get(request.worker)
+            if past and not waiting:
+                return _OVER if past[-1][1].is_last else _KILLED
+            worker = waiting.pop() if waiting else self._forked()
+            self._busy.add(worker)
+        outcome = self._answer(worker, request, limit)
+        self._busy.discard(worker)
+        if request.is_last and not outcome.is_last:
+            worker.end()
+        elif not outcome.is_last:
+            waiting.append(worker)
         return outcome
 
-    def _ended(self, worker: _Worker) -> Outcome:
-        """What became of the request of a worker that does not answer any more."""
-        is_killed = self._lose(worker, seconds=1.0) == -signal.SIGKILL
-        return _KILLED if is_killed else _ENDED
+    def _answer(self, worker: _Worker, request: Request, limit: float) -> Outcome:
+        """What a worker makes of a request; it is ended if that is the last outcome."""
+        has_begun, line = False, b""
+        try:
+            worker.channel.settimeout(STALLED)
+            worker.channel.sendall(ForkingPickler.dumps(request.arguments))
+            received = worker.channel.recv(2**16)
+            has_begun, line, deadline = True, received[1:], time.monotonic() + limit
+            while received and not line.endswith(b"\n") and len(line) <= LARGEST_ANSWER:
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise TimeoutError
+                worker.channel.settimeout(left)
+                received = worker.channel.recv(2**16)
+                line += received
+        except TimeoutError:
+            worker.end()
+            if not has_begun:
+                return _KILLED
+            with self._lock:
+                request.patience.note_time_out()
+            return Outcome("timed_out", error=f"took more than {limit:g} seconds")
+        except OSError:  # it is gone
+            line = b""
+        if line.endswith(b"\n") and len(line) <= LARGEST_ANSWER:
+            return _understood(line)
+        return _KILLED if worker.end(0.0 if self._is_given_up else 1.0) == -signal.SIGKILL else _ENDED
 
-    def _lose(self, worker: _Worker, seconds: float = 0.0) -> int:
-        """Ends a worker; gives how it ended, if it did so by itself within some seconds."""
-        self._leave(worker)
-        return worker.template.end(worker.process, seconds)
+    def _forked(self) -> _Worker:
+        """A new worker. Raises Fault if there can be none."""
+        for _ in range(2):
+            if worker := self._template.forked():
+                return worker
+            self._template.stop()
+            self._template = _Template(self)
+        raise Fault(f"the processes of {self.named} cannot be started; their output says why")
 
-    def _leave(self, worker: _Worker) -> None:
-        self._selector.unregister(worker.channel)
-        worker.channel.close()
-        if worker in self._idle:
-            self._idle.remove(worker)
-        if worker.name is not None and self._by_name.get(worker.name) is worker:
-            del self._by_name[worker.name]
 
-    def _leave_the_dead(self) -> None:
-        """Lets go of workers that have ended with nothing to do."""
-        for key, _ in self._selector.select(0):
-            self._lose(key.data)
+class Sandboxed:
+    """A context manager that has a sandbox open while it is open itself."""
+
+    _sandbox: Sandbox
+
+    def __enter__(self) -> Self:
+        self._sandbox.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sandbox.__exit__()
 
 
 def _understood(line: bytes) -> Outcome:
-    """What a worker says."""
-    try:
-        told = json.loads(line) if nesting(line) <= DEEPEST else None
-    except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        return Outcome("raised", error="it answered with what is no JSON")
-    if "value" in told:
-        return Outcome("answered", told["value"])
-    return Outcome("refused" if "refused" in told else "raised", error=str(told.get("refused", told.get("error"))))
+    """What a worker says, which may be hostile."""
+    with suppress(ValueError, TypeError):
+        kind, told = json.loads(line) if nesting(line) <= DEEPEST else ("", "")
+        if kind == "answered":
+            return Outcome("answered", told)
+        return Outcome("refused" if kind == "refused" else "raised", error=str(told))
+    return Outcome("raised", error="it answered with what is no JSON")
 
 
 class _Template:
@@ -374,60 +327,53 @@ class _Template:
         # It inherits nothing of this process but its environment: no threads, no torch, no signals that ask to end.
         context = WithoutMain()
         context.set_forkserver_preload([__name__])
-        here, there = context.Pipe()
+        self._connection, there = context.Pipe()
         arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined, sandbox.memory, sandbox.prepare)
         self._process = context.Process(target=_keep_template, args=arguments)
         self._process.start()
         there.close()
-        self._commands = socket.socket(fileno=os.dup(here.fileno()))
-        here.close()
-        self._is_ready = False
+        self._is_ready, self._lock = False, Lock()
 
-    def forked(self) -> tuple[int, socket.socket] | None:
-        """A worker's process and the channel to it; None if the template is gone."""
+    def forked(self) -> _Worker | None:
+        """A worker; None if the template is gone."""
         here, there = socket.socketpair()
-        with there:
+        with there, self._lock:
             try:
-                if not self._is_ready:
-                    self._reply()
-                    self._commands.settimeout(STALLED)
-                    self._is_ready = True
-                socket.send_fds(self._commands, [_COMMAND.pack(b"f", 0, 0.0)], [there.fileno()])
-                process = self._reply()
-            except OSError:
+                self._is_ready = self._is_ready or self._connection.recv()
+                self._connection.send((0, 0.0))
+                send_handle(self._connection, there.fileno(), self._process.pid)
+                return _Worker(self, self._reply(), here)
+            except (EOFError, OSError):
                 here.close()
                 self._process.kill()
                 return None
-        here.settimeout(STALLED)
-        return process, here
 
     def end(self, process: int, seconds: float) -> int:
         """Ends a worker's process if it has not ended within some seconds; gives its exit code, as it was killed.
 
         Raises nothing.
         """
-        try:
-            self._commands.sendall(_COMMAND.pack(b"e", process, seconds))
-            return self._reply()
-        except OSError:  # with the template its workers are gone
-            with suppress(ValueError):  # it has been stopped
-                self._process.kill()
-            return -signal.SIGKILL
+        with self._lock:
+            try:
+                self._connection.send((process, seconds))
+                return self._reply()
+            except (EOFError, OSError):  # with the template its workers are gone
+                with suppress(ValueError):  # it has been stopped
+                    self._process.kill()
+                return -signal.SIGKILL
 
     def stop(self) -> None:
         """Ends it, with its workers."""
-        self._commands.close()
+        self._connection.close()
         self._process.join(_PATIENCE)
         self._process.kill()
         self._process.join()
         self._process.close()
 
     def _reply(self) -> int:
-        received = self._commands.recv(_REPLY.size)
-        if len(received) < _REPLY.size:
-            raise ConnectionError
-        number: int = _REPLY.unpack(received)[0]
-        return number
+        if not self._connection.poll(STALLED):
+            raise EOFError
+        return int(self._connection.recv())
 
 
 def _keep_template(
@@ -442,30 +388,26 @@ def _keep_template(
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)  # as it is now: the process that this one is forked from may be older
-    commands = socket.socket(fileno=os.dup(connection.fileno()))
-    connection.close()
     boundary.prepare()
     if prepare:
         _prepare(prepare, memory)
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers = set[int]()
-    with suppress(OSError):
-        commands.sendall(_REPLY.pack(0))
-        while message := socket.recv_fds(commands, _COMMAND.size, 1):
-            order, channels, _, _ = message
-            if not order:
-                break
-            what, process, seconds = _COMMAND.unpack(order)
-            if what == b"f":
+    with suppress(EOFError, OSError):
+        connection.send(True)
+        while True:
+            process, seconds = connection.recv()
+            if process:
+                connection.send(_exit_code(process, seconds))
+            else:
+                channel = recv_handle(connection)
                 process = os.fork()
                 if process == 0:
-                    commands.close()
-                    _work(channels[0], make, is_confined, memory)
-                os.close(channels[0])
+                    connection.close()
+                    _work(channel, make, is_confined, memory)
+                os.close(channel)
                 workers.add(process)
-                commands.sendall(_REPLY.pack(process))
-            else:
-                commands.sendall(_REPLY.pack(_exit_code(process, seconds)))
+                connection.send(process)
             workers = {process for process in workers if not _is_reaped(process)}
     for process in workers:
         _exit_code(process, 0.0)
@@ -502,17 +444,14 @@ def _exit_code(process: int, seconds: float) -> int:
     It is not waited for then: to give back its memory takes milliseconds.
     """
     deadline = time.monotonic() + seconds
-    while True:
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
+    while not (ended := os.waitpid(process, os.WNOHANG))[0]:
         if time.monotonic() >= deadline:
-            break
+            for end in (os.killpg, os.kill):
+                with suppress(ProcessLookupError):
+                    end(process, signal.SIGKILL)
+            return _BY_US
         time.sleep(0.002)
-    for end in (os.killpg, os.kill):
-        with suppress(ProcessLookupError):
-            end(process, signal.SIGKILL)
-    return _BY_US
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 def _work(channel: int, make: Callable[[], Callable[..., Any]], is_confined: bool, memory: int) -> None:
@@ -547,13 +486,13 @@ def _serve(channel: int, make: Callable[[], Callable[..., Any]]) -> None:
 
 
 def _answer(act: Callable[..., Any], arguments: Sequence[Any]) -> bytes:
-    """A line of JSON: what the function gives as `value`, the `error` that it raises, or why it is `refused`."""
+    """A line of JSON: what the function gives, the error that it raises, or why it refuses."""
     try:
-        told = json.dumps({"value": act(*arguments)})
+        told = json.dumps(("answered", act(*arguments)))
     except UserError as error:
-        told = json.dumps({"refused": str(error)})
+        told = json.dumps(("refused", str(error)))
     except BaseException as error:  # also exit()
-        told = json.dumps({"error": described(error)})
+        told = json.dumps(("raised", described(error)))
     return told.encode() + b"\n"
 
 

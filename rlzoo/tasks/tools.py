@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy
 
@@ -22,7 +21,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.tasks.environments import Answer, Start, Step, Turn, seed_of
 from rlzoo.tasks.outside import described, load_outside
-from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox
+from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox, Sandboxed
 
 CALLS = "<tool_call>"
 """What a chat template has that tells the model how to call."""
@@ -159,7 +158,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-class ToolPool:
+class ToolPool(Sandboxed):
     """The environment in which functions of the user answer calls; a context manager.
 
     It makes calls in `workers` processes, each in at most `timeout` seconds. A tool that has often taken all of its
@@ -172,15 +171,6 @@ class ToolPool:
     def __init__(self, tools: Sequence[Tool], workers: int, timeout: float) -> None:
         self.tools, self.timeout = {tool.name: tool for tool in tools}, timeout
         self._sandbox = Sandbox(partial(_caller, tuple(tools)), "task.tools", workers)
-
-    def __enter__(self) -> Self:
-        self._sandbox.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._sandbox.__exit__(kind, error, traceback)
 
     def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
         """Gives each tool all of its time again, and each row a seed for what its tools draw."""

@@ -1,6 +1,5 @@
 """A run that its user made here names code of its own without `trust=`; one that anything of is changed does not."""
 
-import json
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.ownership import SIGNED, is_own, sign
+from rlzoo.ownership import is_own, keep_as_own
 
 REWARD = "def reward(response, gold):\n    return 1.0\n"
 KEYS = {"task.reward": ["./reward.py:reward"]}
@@ -31,10 +30,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_my_run_may_name_my_code(config: Path) -> None:
     check_recorded([RecordedKeys(config, flat(KEYS))])
     check_recorded([RecordedKeys(config, flat(KEYS))], trust=["run"])
-    assert (Path("state") / "rlzoo" / "key").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("change", ["code", "config", "key", "folder", "signature", "copied file"])
+@pytest.mark.parametrize("change", ["code", "config", "user", "folder", "another file"])
 def test_a_run_of_which_anything_is_changed_needs_trust(
     change: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,13 +41,11 @@ def test_a_run_of_which_anything_is_changed_needs_trust(
         Path("reward.py").write_text(REWARD.replace("1.0", "2.0"), encoding="utf-8")
     elif change == "config":
         config.write_text(config.read_text(encoding="utf-8").replace("seed: 0", "seed: 1"), encoding="utf-8")
-    elif change == "key":
+    elif change == "user":
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of_another"))
     elif change == "folder":
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-    elif change == "signature":
-        (config.parent / SIGNED).unlink()
     else:
         (config.parent / "responses.jsonl").write_bytes(config.read_bytes() + b"\n")
         config = config.parent / "responses.jsonl"
@@ -58,27 +54,20 @@ def test_a_run_of_which_anything_is_changed_needs_trust(
         check_recorded([RecordedKeys(config, flat(KEYS))])
 
 
-@pytest.mark.parametrize("waits", ["a file that is named", "the record"])
-def test_nothing_is_read_for_a_record_that_another_wrote(waits: str, config: Path) -> None:
-    os.mkfifo("pipe")
-    signed = config.parent / SIGNED
-    if waits == "the record":
-        signed.unlink()
-        os.mkfifo(signed)
-    else:
-        record = json.loads(signed.read_text(encoding="utf-8"))
-        signed.write_text(json.dumps({**record, "files": {str(Path("pipe").resolve()): ""}}), encoding="utf-8")
+def test_a_pipe_in_place_of_a_configuration_is_not_waited_for(config: Path) -> None:
+    config.unlink()
+    os.mkfifo(config)
     assert not is_own(config)
 
 
-def test_no_key_can_be_kept_without_a_home_and_a_cut_one_signs_nothing(
+def test_nothing_is_kept_without_a_home_and_a_cut_record_says_nothing(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("state", "rlzoo", "key").write_bytes(b"")
-    sign(config, [])
+    (kept,) = Path("state", "rlzoo", "made_here").iterdir()
+    kept.write_bytes(b"")
     assert not is_own(config)
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where the system does not know the user either
-    sign(config, [])
+    keep_as_own(config, [])
     assert not is_own(config)

@@ -18,7 +18,6 @@ from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.model.tokenizer import load_tokenizer
-from rlzoo.ownership import SIGNED
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.tasks.base import Grade
@@ -475,7 +474,7 @@ def test_a_run_learns_from_turns_and_from_what_tools_answer(objective: str, fold
 
 @pytest.mark.slow
 def test_a_run_with_tools_is_evaluated_and_looked_at_if_its_tools_are_trusted(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [*with_tools(folder), *SMALL, "objective=reinforce_pp", f"task.reward={folder}/tools.py:length"]
     run = tmp_path / "run"
@@ -485,7 +484,7 @@ def test_a_run_with_tools_is_evaluated_and_looked_at_if_its_tools_are_trusted(
     trust = f"trust={run}/config.yaml"
     assert main(["inspect", str(run), trust]) == 0
     assert main(["eval", str(run), trust]) == 0
-    (run / SIGNED).unlink()  # as if another person had made it
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # as if another person had made it
     capsys.readouterr()
     assert "was not executed" in error_of(capsys, "eval", run)
     assert "leave rollout.ahead out" in error_of(capsys, "train", *keys, "rollout.ahead=1")
