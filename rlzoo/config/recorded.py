@@ -86,16 +86,10 @@ def _names(key: Key, value: str) -> Sequence[str]:
         return _PART.findall(value)
     if key.type is bool:
         return [key.name]
-    if Mark.MAY_NAME_CODE in key.facts:
-        is_code = is_outside(value) and not _is_shipped(key, value)
-    else:
-        is_code = value not in _SHIPPED_TOOLS
-    return [value] * is_code
-
-
-def _is_shipped(key: Key, value: str) -> bool:
-    """Whether a task is a data set of reasoning-gym, which is written as a class of a module is."""
-    return key.name == "task.name" and _DATA_SET.fullmatch(value) is not None
+    if Mark.MAY_NAME_CODE not in key.facts:
+        return [value] * (value not in _SHIPPED_TOOLS)
+    is_data_set = key.name == "task.name" and _DATA_SET.fullmatch(value)  # of reasoning-gym, written as a class is
+    return [value] * (is_outside(value) and not is_data_set)
 
 
 def check_recorded(

@@ -47,24 +47,22 @@ def missing_kernel_features() -> str:
     """What of the boundary this machine does not have, in words; empty if it has all."""
     if not sys.platform.startswith("linux") or platform.machine() not in _MACHINES:
         return f"{platform.system()} on {platform.machine()} has none that rlzoo knows"
-    if _landlock_version() < 1:
-        return "its kernel has no Landlock"
-    known = ctypes.c_uint32(_ERROR)
-    if _call("seccomp", _ACTION_KNOWN, 0, ctypes.byref(known)) != 0:
-        return "its kernel has no seccomp"
+    try:
+        _landlock_version()
+        _call("seccomp", _ACTION_KNOWN, 0, struct.pack("=I", _ERROR))
+    except OSError as error:
+        return f"its kernel says {error.strerror}"
     return ""
 
 
 def enter() -> None:
     """Puts this process inside, for good. Raises OSError if the kernel refuses."""
-    if _prctl(_NO_NEW_PRIVILEGES, 1) != 0:
-        raise _error("prctl")
+    _prctl(_NO_NEW_PRIVILEGES, 1)
     _allow_only_reading()
     code = b"".join(_filter(platform.machine(), os.getpid()))
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
-    if _call("seccomp", _FILTER, 0, program) != 0:
-        raise _error("seccomp")
+    _call("seccomp", _FILTER, 0, program)
 
 
 def _allow_only_reading() -> None:
@@ -73,14 +71,12 @@ def _allow_only_reading() -> None:
     rights = struct.pack("=Q", sum(bits for since, bits in _RIGHTS.items() if since <= version))
     rules = _call("landlock_create_ruleset", rights, len(rights), 0)
     readable = [entry for entry in os.scandir("/") if entry.name != "proc" and not entry.is_symlink()]
-    for entry in readable if rules >= 0 else ():
+    for entry in readable:
         place = os.open(entry.path, os.O_PATH)
         allowed = struct.pack("=Qi", _READ_FILE | (_READ_FOLDER if entry.is_dir() else 0), place)
-        if _call("landlock_add_rule", rules, _BENEATH, allowed, 0) != 0:
-            raise _error("Landlock")
+        _call("landlock_add_rule", rules, _BENEATH, allowed, 0)
         os.close(place)
-    if rules < 0 or _call("landlock_restrict_self", rules, 0) != 0:
-        raise _error("Landlock")
+    _call("landlock_restrict_self", rules, 0)
     os.close(rules)
 
 
@@ -154,14 +150,18 @@ def _landlock_version() -> int:
 
 
 def _call(name: str, *arguments: object) -> int:
-    """A system call; -1 if it fails."""
+    """A system call. Raises OSError if it fails."""
     typed = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    result: int = _libc().syscall(ctypes.c_long(system_calls(platform.machine())[name][0]), *typed)
-    return result
+    return _done(name, _libc().syscall(ctypes.c_long(system_calls(platform.machine())[name][0]), *typed))
 
 
 def _prctl(option: int, value: int) -> int:
-    result: int = _libc().prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
+    return _done("prctl", _libc().prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))))
+
+
+def _done(name: str, result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
@@ -170,8 +170,3 @@ def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     return libc
-
-
-def _error(what: str) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, f"{what}: {os.strerror(number)}")

@@ -21,7 +21,7 @@ from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE,
 from rlzoo.tasks.environments import Answer, Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.grading import Graded, checked_grade
 from rlzoo.tasks.reward import RewardFunction, Row, finite_number, load_rewards, weighted, weights_of
-from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Sandboxed
+from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Sandboxed, Work
 from rlzoo.tasks.tools import Tool, ToolPool, load_tools, read_calls, seed_generators, shortened, wait_for
 
 SIDE_BY_SIDE = 8
@@ -152,7 +152,7 @@ class EpisodePool(Sandboxed):
     def __init__(self, settings: EpisodeSettings, workers: int, timeout: float) -> None:
         self.settings, self.timeout = settings, timeout
         self._tools = [*(tool.name for tool in settings.tools), *settings.source.tools]
-        self._sandbox = Sandbox(partial(_worker, settings), "task.environment", SIDE_BY_SIDE * workers)
+        self._sandbox = Sandbox(Work(partial(_worker, settings)), "task.environment", SIDE_BY_SIDE * workers)
         self._begun: list[tuple[Problem, int]] = []
         self._lost: dict[int, str] = {}
         """Row -> what happened to its episode."""

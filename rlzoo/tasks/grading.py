@@ -25,7 +25,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import boundary
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox, Sandboxed
+from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox, Sandboxed, Work
 
 LARGEST_REWARD = 1e18
 """Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
@@ -37,8 +37,6 @@ REMEDY = (
 )
 _MOST_TOLD = 4
 """Of the calls that one grade wanted to make and must not, how many a worker tells of."""
-_ALONE = "alone"
-"""What a worker answers in place of a grade for a response that needs a process of its own."""
 _logger = logging.getLogger(__name__)
 
 
@@ -65,10 +63,6 @@ class GraderPool(Sandboxed):
     def __init__(
         self, grader: Grader, workers: int = 1, timeout: float = 10.0, is_unconfined_allowed: bool = False
     ) -> None:
-        if workers < 1:
-            raise UserError(f"task.grader_workers={workers} must be at least 1")
-        if timeout <= 0:
-            raise UserError(f"task.grader_timeout={timeout} must be more than 0 seconds")
         self.grader, self.workers, self.timeout = grader, workers, timeout
         self.is_unconfined_allowed = is_unconfined_allowed
         self.patience = Patience(timeout, "task.grader_timeout")
@@ -120,20 +114,26 @@ class GraderPool(Sandboxed):
             return [Graded(checked_grade(self.grader(*pair), pair[0]), "graded") for pair in pairs]
         if not self.patience.is_bounded:
             self.patience = Patience(self.timeout, "task.grader_timeout")
-        outcomes = self._sandbox.ask([Request((*pair, False), self.patience) for pair in pairs], self._refused)
-        if self._evaluates:
-            alone = [i for i, outcome in enumerate(outcomes) if outcome.value == _ALONE]
-            again = [Request((*pairs[i], True), self.patience, is_last=True) for i in alone]
-            for i, outcome in zip(alone, self._sandbox.ask(again), strict=True):
-                outcomes[i] = outcome
+        outcomes = self._asked(pairs, self.patience)
         graded = {i: self._graded(*pairs[i], outcome) for i, outcome in enumerate(outcomes)}
         lost = [i for i, result in graded.items() if result is None]
-        patience = Patience(self.timeout, "task.grader_timeout")
-        empty = self._sandbox.ask([Request((pairs[i][0], "", True), patience) for i in lost], self._refused)
+        empty = self._asked([(pairs[i][0], "") for i in lost], Patience(self.timeout, "task.grader_timeout"))
         for i, outcome in zip(lost, empty, strict=True):
             grade = self._as_empty(pairs[i][0], outcome)
             graded[i] = Graded(grade, "timed_out" if outcomes[i].kind == "timed_out" else "failed")
         return [result for result in graded.values() if result is not None]
+
+    def _asked(self, pairs: Sequence[tuple[Problem, str]], patience: Patience) -> list[Outcome]:
+        """What workers make of responses. Raises the UserError of a grader that no response can have taken over."""
+        requests = [
+            Request(pair, patience, is_last=self._evaluates and not self.grader.is_harmless(*pair))  # type: ignore[attr-defined]
+            for pair in pairs
+        ]
+        outcomes = self._sandbox.ask(requests)
+        refused = [outcome.error for outcome in outcomes if outcome.kind == "refused" and not self._evaluates]
+        if refused:
+            raise UserError(refused[0])
+        return outcomes
 
     def _graded(self, problem: Problem, response: str, outcome: Outcome) -> Graded | None:
         """None for a response that counts as empty."""
@@ -183,11 +183,6 @@ class GraderPool(Sandboxed):
             self._told.add(kind)
             _logger.warning("%s", text)
 
-    def _refused(self, outcome: Outcome) -> None:
-        """Raises the UserError of a grader, but not of one that a response may have taken over."""
-        if outcome.kind == "refused" and not self._evaluates:
-            raise UserError(outcome.error)
-
     def _opened(self) -> Sandbox:
         missing = boundary.missing_kernel_features() if _is_confined(self.grader) else ""
         if missing and self._evaluates and not self.is_unconfined_allowed:
@@ -211,7 +206,7 @@ class GraderPool(Sandboxed):
             _logger.warning("task.unconfined_reward=true: task.reward may start processes and write files")
             memory = resource.RLIM_INFINITY
         prepare = getattr(self.grader, "prepare", None) if _is_confined(self.grader) else None
-        return Sandbox(make, "the grader", self.workers, is_confined, memory, prepare)
+        return Sandbox(Work(make, is_confined, memory, prepare), "the grader", self.workers)
 
 
 def _is_confined(grader: Grader) -> bool:
@@ -229,8 +224,8 @@ def _tell_of_no_boundary(missing: str) -> None:
     )
 
 
-def _grading(grader: Grader, is_confined: bool) -> Callable[[Problem, str, bool], Any]:
-    """What a worker does: a grade as plain numbers, or `_ALONE` for a response that it is to grade alone."""
+def _grading(grader: Grader, is_confined: bool) -> Callable[[Problem, str], Any]:
+    """What a worker does: a grade as plain numbers."""
     sys.dont_write_bytecode = True
     refused = set[str]()
     if not is_confined and not getattr(grader, "unconfined", False):
@@ -238,9 +233,7 @@ def _grading(grader: Grader, is_confined: bool) -> Callable[[Problem, str, bool]
         forbidden = tuple(event for event in _FORBIDDEN if event not in allowed)
         sys.addaudithook(partial(_forbid, forbidden, refused))
 
-    def graded(problem: Problem, response: str, is_alone: bool) -> Any:
-        if not is_alone and getattr(grader, "evaluates", False) and not grader.is_harmless(problem, response):  # type: ignore[attr-defined]
-            return _ALONE
+    def graded(problem: Problem, response: str) -> Any:
         refused.clear()
         grade = checked_grade(grader(problem, response), problem, getattr(grader, "may_abstain", False))
         return grade.reward, grade.correct, grade.rewards, grade.is_scored, sorted(refused)[:_MOST_TOLD]

@@ -256,9 +256,9 @@ _NUMBER = re.compile(
 
 def extract_answer(response: str, gold: str) -> str:
     """The answer of a response by the rule of the module's docstring; empty if there is none."""
-    tagged = re.findall(r"<answer>(.*?)</answer>", response, re.DOTALL)
-    if tagged:
-        return tagged[-1].strip()
+    tagged = [piece.partition("<answer>") for piece in response.split("</answer>")[:-1]]
+    if answers := [answer for _, tag, answer in tagged if tag]:
+        return answers[-1].strip()
     boxed = last_boxed(response)
     if boxed is not None:
         return boxed.strip()

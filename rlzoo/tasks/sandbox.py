@@ -18,7 +18,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -137,36 +137,37 @@ class _Worker:
         return self.template.end(self.process, seconds)
 
 
+@dataclass(frozen=True)
+class Work:
+    """What workers do: the function that `make` gives in each of them.
+
+    `prepare` runs once, in the template: what it loads, no worker loads again. `memory` is how many bytes of address
+    space a worker may have, RLIM_INFINITY for any number.
+    """
+
+    make: Callable[[], Callable[..., Any]]
+    is_confined: bool = False
+    memory: int = MEMORY_LIMIT
+    prepare: Callable[[], None] | None = None
+
+
 class Sandbox:
-    """Workers for the function that `make` gives in each of them; a context manager.
+    """Workers that do a work; a context manager.
 
     `side_by_side` requests are worked on at once. The request of a worker that is killed from outside is made again, up
     to three times, and alone; one with a name does before that all that it did, and is lost if it does something else.
-    `prepare` runs once, in the template: what it loads, no worker loads again.
-    `memory` is how many bytes of address space a worker may have, RLIM_INFINITY for any number.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Callable[..., Any]],
-        named: str,
-        side_by_side: int,
-        is_confined: bool = False,
-        memory: int = MEMORY_LIMIT,
-        prepare: Callable[[], None] | None = None,
-    ) -> None:
-        self.make, self.named, self.side_by_side = make, named, side_by_side
-        self.is_confined, self.memory, self.prepare = is_confined, memory, prepare
+    def __init__(self, work: Work, named: str, side_by_side: int) -> None:
+        self.work, self.named, self.side_by_side = work, named, side_by_side
         self._one_at_a_time, self._lock = Lock(), Lock()
 
     def __enter__(self) -> Self:
         self._waiting = defaultdict[int | None, list[_Worker]](list)
         """Workers with nothing to do, by name."""
-        self._busy = set[_Worker]()
         self._past: dict[int | None, list[tuple[Request, Outcome]]] = {}
         """What named workers have done, with what became of it."""
-        self._is_given_up = False
-        self._template = _Template(self)
+        self._template = _Template(self.work)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -175,13 +176,13 @@ class Sandbox:
         for worker in self._waiting.pop(None, []):
             worker.channel.close()
 
-    def ask(self, requests: Sequence[Request], seen: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
+    def ask(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of each, in order; threads wait for each other. No two are for one named worker.
 
-        `seen` has each outcome as it comes, and may raise. Raises Fault if no process can be started.
+        Raises Fault if no process can be started.
         """
         with self._one_at_a_time:
-            outcomes = self._round(requests, seen)
+            outcomes = self._round(requests)
             for place, request in enumerate(requests):
                 for _ in range(_ATTEMPTS - 1):
                     if outcomes[place].kind == "killed":
@@ -201,25 +202,15 @@ class Sandbox:
         for worker in ended:
             worker.end(max(0.0, deadline - time.monotonic()))
 
-    def _round(self, requests: Sequence[Request], seen: Callable[[Outcome], None]) -> list[Outcome]:
+    def _round(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of requests that are each made once."""
         self._leave_those_gone()
         with ThreadPoolExecutor(self.side_by_side) as threads:
-            attempts = [threads.submit(self._attempt, request) for request in requests]
             try:
-                for attempt in as_completed(attempts):
-                    seen(attempt.result())
+                return [*threads.map(self._attempt, requests)]
             except BaseException:
-                self._is_given_up = True
-                threads.shutdown(wait=False, cancel_futures=True)
-                for worker in [*self._busy]:
-                    with suppress(OSError):  # it has just been ended
-                        worker.channel.shutdown(socket.SHUT_RDWR)
+                self._template.stop()  # with its workers, which threads wait for
                 raise
-            finally:
-                wait(attempts)
-                self._is_given_up = False
-        return [attempt.result() for attempt in attempts]
 
     def _leave_those_gone(self) -> None:
         """Lets go of workers that have ended, or closed their channels, with nothing to do."""
@@ -244,16 +235,14 @@ class Sandbox:
 
     def _attempt(self, request: Request) -> Outcome:
         limit, waiting = request.patience.limit, self._waiting[request.worker]
-        if not limit or self._is_given_up:
+        if not limit:
             return _TOO_OFTEN
         with self._lock:
             past = self._past.get(request.worker)
             if past and not waiting:
                 return _OVER if past[-1][1].is_last else _KILLED
             worker = waiting.pop() if waiting else self._forked()
-            self._busy.add(worker)
         outcome = self._answer(worker, request, limit)
-        self._busy.discard(worker)
         if request.is_last and not outcome.is_last:
             worker.end()
         elif not outcome.is_last:
@@ -285,7 +274,7 @@ class Sandbox:
             line = b""
         if line.endswith(b"\n") and len(line) <= LARGEST_ANSWER:
             return _understood(line)
-        return _KILLED if worker.end(0.0 if self._is_given_up else 1.0) == -signal.SIGKILL else _ENDED
+        return _KILLED if worker.end(1.0) == -signal.SIGKILL else _ENDED
 
     def _forked(self) -> _Worker:
         """A new worker. Raises Fault if there can be none."""
@@ -293,7 +282,7 @@ class Sandbox:
             if worker := self._template.forked():
                 return worker
             self._template.stop()
-            self._template = _Template(self)
+            self._template = _Template(self.work)
         raise Fault(f"the processes of {self.named} cannot be started; their output says why")
 
 
@@ -323,13 +312,12 @@ def _understood(line: bytes) -> Outcome:
 class _Template:
     """The process that workers are forked from, as this one sees it."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, work: Work) -> None:
         # It inherits nothing of this process but its environment: no threads, no torch, no signals that ask to end.
         context = WithoutMain()
         context.set_forkserver_preload([__name__])
         self._connection, there = context.Pipe()
-        arguments = (there, dict(os.environ), sandbox.make, sandbox.is_confined, sandbox.memory, sandbox.prepare)
-        self._process = context.Process(target=_keep_template, args=arguments)
+        self._process = context.Process(target=_keep_template, args=(there, dict(os.environ), work))
         self._process.start()
         there.close()
         self._is_ready, self._lock = False, Lock()
@@ -358,8 +346,7 @@ class _Template:
                 self._connection.send((process, seconds))
                 return self._reply()
             except (EOFError, OSError):  # with the template its workers are gone
-                with suppress(ValueError):  # it has been stopped
-                    self._process.kill()
+                self._process.kill()
                 return -signal.SIGKILL
 
     def stop(self) -> None:
@@ -368,7 +355,6 @@ class _Template:
         self._process.join(_PATIENCE)
         self._process.kill()
         self._process.join()
-        self._process.close()
 
     def _reply(self) -> int:
         if not self._connection.poll(STALLED):
@@ -376,21 +362,17 @@ class _Template:
         return int(self._connection.recv())
 
 
-def _keep_template(
-    connection: Connection,
-    environment: Mapping[str, str],
-    make: Callable[[], Callable[..., Any]],
-    is_confined: bool,
-    memory: int,
-    prepare: Callable[[], None] | None,
-) -> None:
+def _keep_template(connection: Connection, environment: Mapping[str, str], work: Work) -> None:
     """The process of a template; it ends, with its workers, when the other end of the connection is closed."""
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)  # as it is now: the process that this one is forked from may be older
+    for limit, most in ((resource.RLIMIT_AS, work.memory), (resource.RLIMIT_CORE, 0)):
+        with suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
+            resource.setrlimit(limit, (most, most))
     boundary.prepare()
-    if prepare:
-        _prepare(prepare, memory)
+    if work.prepare:
+        _prepare(work.prepare)
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers = set[int]()
     with suppress(EOFError, OSError):
@@ -404,7 +386,7 @@ def _keep_template(
                 process = os.fork()
                 if process == 0:
                     connection.close()
-                    _work(channel, make, is_confined, memory)
+                    _do(work, channel)
                 os.close(channel)
                 workers.add(process)
                 connection.send(process)
@@ -413,22 +395,18 @@ def _keep_template(
         _exit_code(process, 0.0)
 
 
-def _prepare(prepare: Callable[[], None], memory: int) -> None:
-    """Loads what the work needs, with its limit of memory and in at most `PREPARATION` seconds; failing is no fault."""
+def _prepare(prepare: Callable[[], None]) -> None:
+    """Loads what the work needs in at most `PREPARATION` seconds; failing is no fault."""
 
     def ended(*_: object) -> None:
         raise TimeoutError
 
-    before, limits = signal.signal(signal.SIGALRM, ended), resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGALRM, ended)
     signal.setitimer(signal.ITIMER_REAL, PREPARATION)
-    try:
-        with suppress(Exception):  # grading a response reports the same error
-            resource.setrlimit(resource.RLIMIT_AS, (memory, limits[1]))
-            prepare()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+    with suppress(Exception):  # grading a response reports the same error
+        prepare()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def _is_reaped(process: int) -> bool:
@@ -454,21 +432,18 @@ def _exit_code(process: int, seconds: float) -> int:
     return os.waitstatus_to_exitcode(ended[1])
 
 
-def _work(channel: int, make: Callable[[], Callable[..., Any]], is_confined: bool, memory: int) -> None:
+def _do(work: Work, channel: int) -> None:
     """The process of a worker; it ends when the other end of the channel is closed."""
     try:
         os.setsid()
         boundary.end_with_parent(signal.SIGKILL)
         silence()
-        for limit, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
-            with suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
-                resource.setrlimit(limit, (most, most))
-        if is_confined:
+        if work.is_confined:
             files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             os.closerange(3, channel)
             os.closerange(channel + 1, files)
             boundary.enter()
-        _serve(channel, make)
+        _serve(channel, work.make)
     finally:
         os._exit(1)
 

@@ -21,7 +21,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.tasks.environments import Answer, Start, Step, Turn, seed_of
 from rlzoo.tasks.outside import described, load_outside
-from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox, Sandboxed
+from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox, Sandboxed, Work
 
 CALLS = "<tool_call>"
 """What a chat template has that tells the model how to call."""
@@ -170,7 +170,7 @@ class ToolPool(Sandboxed):
 
     def __init__(self, tools: Sequence[Tool], workers: int, timeout: float) -> None:
         self.tools, self.timeout = {tool.name: tool for tool in tools}, timeout
-        self._sandbox = Sandbox(partial(_caller, tuple(tools)), "task.tools", workers)
+        self._sandbox = Sandbox(Work(partial(_caller, tuple(tools))), "task.tools", workers)
 
     def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
         """Gives each tool all of its time again, and each row a seed for what its tools draw."""

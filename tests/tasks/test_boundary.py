@@ -31,7 +31,7 @@ from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
 from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.reasoning_gym import DatasetScorer, GymDataset
 from rlzoo.tasks.regrading import grading_task
-from rlzoo.tasks.sandbox import Patience, Request, Sandbox
+from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Work
 from tests.thinned import thinned
 
 NUMBERS = {"countdown": {"numbers": [1, 2], "target": 3}, "puzzle24": {"numbers": [1, 2, 3, 4]}}
@@ -185,7 +185,7 @@ def test_the_boundary_refuses_each_way_out_which_is_open_without_it(is_confined:
     kept = [tmp_path / f"kept-{number}" for number in range(len(deeds))]
     for path in kept:
         path.write_text("as it was")
-    with victim() as process, Sandbox(_trying, "deeds", 1, is_confined) as sandbox:
+    with victim() as process, Sandbox(Work(_trying, is_confined), "deeds", 1) as sandbox:
         before = process.nice(), process.cpu_affinity(), process.rlimit(psutil.RLIMIT_NOFILE)
         patience = Patience(20.0, "deeds")
         outcomes = sandbox.ask(
@@ -216,7 +216,7 @@ def _calling() -> Callable[[int], int]:
 def test_every_system_call_that_the_table_does_not_allow_is_refused() -> None:
     calls = boundary.system_calls("x86_64" if sys.maxsize else "aarch64")
     refused = {name: number for name, (number, allowed) in calls.items() if not allowed}
-    with Sandbox(_calling, "calls", 1, is_confined=True) as sandbox:
+    with Sandbox(Work(_calling, is_confined=True), "calls", 1) as sandbox:
         numbers = [*refused.values(), max(refused.values()) + 50]
         outcomes = sandbox.ask([Request((number,), Patience(20.0, "calls")) for number in numbers])
     errors = {name: outcome.value for name, outcome in zip([*refused, "unknown"], outcomes, strict=True)}

@@ -294,14 +294,6 @@ def test_a_grader_that_cannot_be_started_is_an_error_and_no_endless_loop() -> No
         pool.grade([PROBLEM], ["a"])
 
 
-@pytest.mark.parametrize(
-    ("workers", "timeout", "key"), [(0, 1.0, "task.grader_workers"), (1, 0.0, "task.grader_timeout")]
-)
-def test_a_pool_without_workers_or_time_is_refused(workers: int, timeout: float, key: str) -> None:
-    with pytest.raises(UserError, match=key):
-        GraderPool(grader, workers, timeout)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [70, 71])
 def test_a_folder_for_temporary_files_too_deep_for_sockets_is_an_error_and_any_other_does(length: int) -> None:
