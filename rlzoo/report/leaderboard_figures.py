@@ -110,7 +110,7 @@ def draw_differences(axis: Axes, table: pandas.DataFrame, colors: Mapping[str, s
     seeds = (_seeds(table) - table.accuracy[is_baseline].iloc[0])[~is_baseline.to_numpy()]
     _draw_estimates(axis, table, "difference", colors, 100)
     for place, (_, row) in enumerate(table.iterrows()):
-        ends = [100 * row.difference_alone_low, 100 * row.difference_alone_high]
+        ends = [100 * row.get(f"difference_alone_{end}", np.nan) for end in ("low", "high")]
         axis.plot(ends, [place, place], color=_color(row.verdict, colors), linewidth=4, zorder=1.5)
     _draw_seeds(axis, table[~is_baseline], seeds, np.flatnonzero(~is_baseline).tolist(), colors)
     reach = 100 * REACH * max(0.01, np.nanmax(np.abs(seeds), initial=0.0))
@@ -136,7 +136,7 @@ def _draw_estimates(
 ) -> None:
     """A point for each row from the top, filled where it is called better or worse, and its interval if it has one."""
     for place, (_, row) in enumerate(table.iterrows()):
-        mean, color = row[name], _color(row.verdict, colors)
+        mean, color = row.get(name, np.nan), _color(row.verdict, colors)
         low, high = row.get(f"{name}_low", mean), row.get(f"{name}_high", mean)
         axis.plot([scale * low, scale * high], [place, place], color=color, linewidth=1.5)
         fill = "white" if color == colors[""] else color

@@ -83,6 +83,13 @@ def results_of(methods: int) -> pandas.DataFrame:
     return frame.assign(value=(np.random.default_rng(0).random(len(frame)) < rate).astype(float))
 
 
+def test_a_table_of_one_method_is_drawn_without_differences(tmp_path: Path) -> None:
+    rows = "".join(f"mine,{seed},p{problem},0,{problem % 2}\n" for seed in range(2) for problem in range(4))
+    (tmp_path / "one.csv").write_text(HEADER + rows, encoding="utf-8")
+    frame = rlzoo.leaderboard(tmp_path / "one.csv", output=str(tmp_path / "out"))
+    assert len(frame) == 1 and (tmp_path / "out" / "leaderboard.html").exists()
+
+
 def test_a_page_of_many_rows_lists_what_is_worth_a_look_and_says_that_some_of_it_is_false() -> None:
     many, few = (
         make_table_leaderboard(as_result_table(results_of(methods)), "m0") for methods in (MANY_ROWS, MANY_ROWS - 1)
