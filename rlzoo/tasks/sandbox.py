@@ -18,7 +18,7 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -207,8 +207,11 @@ class Sandbox:
         self._leave_those_gone()
         with ThreadPoolExecutor(self.side_by_side) as threads:
             try:
-                return [*threads.map(self._attempt, requests)]
+                attempts = [threads.submit(self._attempt, request) for request in requests]
+                wait(attempts, return_when=FIRST_EXCEPTION)  # wakes this thread once
+                return [attempt.result() for attempt in attempts]
             except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
                 self._template.stop()  # with its workers, which threads wait for
                 raise
 
