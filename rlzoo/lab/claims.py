@@ -23,18 +23,20 @@ from scipy import stats
 from rlzoo.files import write_json
 from rlzoo.lab.suite.cells import CellFile, chosen_seeds
 from rlzoo.lab.suite.experiment import BASE, START
-from rlzoo.lab.suite.verdicts import ExperimentResults, compare, judge, read_results
+from rlzoo.lab.suite.verdicts import ControlFailure, ExperimentResults, compare, judge, read_results
 from rlzoo.report.drawing import save_figure
 from rlzoo.statistics.family import Family
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RAW = {
-    "suite": "suite/results/cells.jsonl",
+    "confirm": "claims/results/cells.jsonl",
     "late": "late/results/cells.jsonl",
     "knights": "leaderboard_knights/results/leaderboard.csv",
 }
-LOOKS = {"suite": 3, "late": 2, "knights": 4}
+LOOKS = {"confirm": 1, "late": 2, "knights": 4}
 """How often the results of each are looked at while seeds are added."""
+FRESH = [str(seed) for seed in range(3000, 3020)]
+"""The seeds of `confirm`, which no question had seen."""
 ERROR = 0.05
 """Of all intervals of the table together."""
 FEWEST = 5
@@ -126,17 +128,25 @@ def seeds_left(differences: np.ndarray, smallest: float, error: float) -> int:
 
 @cache
 def experiments(raw: str) -> Mapping[str, ExperimentResults]:
-    """Experiment -> its cells on registered seeds."""
-    records = CellFile(BENCHMARKS / RAW[raw]).read()
-    return {result.experiment.name: result for result in read_results((), (), chosen_seeds(["auto"]), records)}
+    """Experiment -> its cells on the seeds of its claims."""
+    records, seeds = CellFile(BENCHMARKS / RAW[raw]).read(), FRESH if raw == "confirm" else ["auto"]
+    return {result.experiment.name: result for result in read_results((), (), chosen_seeds(seeds), records)}
 
 
-@cache
-def controls(raw: str) -> Mapping[str, str]:
-    """Experiment -> "holds", or which of its controls fails."""
-    judged_all = judge([*experiments(raw).values()], LOOKS[raw]) if RAW[raw].endswith("l") else []
-    failed = {it.results.experiment.name: it.controls.failed for it in judged_all}
-    return {name: "; ".join(failure.value for failure in failures) or "holds" for name, failures in failed.items()}
+def control_of(raw: str, experiment: str, score: str, smallest: float) -> str:
+    """What the controls of an experiment say of a row: "holds", or why not.
+
+    The positive control has to be found, and the arms of the negative one have to be shown to be the same by the row's
+    own score, within its smallest difference.
+    """
+    (found,) = judge([experiments(raw)[experiment]], LOOKS[raw])
+    if ControlFailure.POSITIVE in found.controls.failed:
+        return ControlFailure.POSITIVE.value
+    known = compare(found.results, *found.results.experiment.negative, score).difference
+    if known is None:
+        return "the negative control was not trained"
+    ends = f"[{known.low:.2g}, {known.high:.2g}]"
+    return "holds" if known.is_within(smallest, LOOKS[raw]) else f"negative control inconclusive: {ends}"
 
 
 def _of_cells(raw: str, experiment: str, score: str) -> Callable[[str], dict[int, float]]:
@@ -187,8 +197,9 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     elif len(shared) < FEWEST:
         left = f"fewer than {FEWEST} seeds have been trained"
     elif verdict is Verdict.OPEN:
-        needed = seeds_left(differences, claim["smallest"], error)
-        left = f"about {needed} seeds, if effect and spread stay" if needed else "over a thousand seeds"
+        needed = seeds_left(differences, claim["smallest"], error) or "over a thousand"
+        then = verdict_of(claim["asks"], effect, effect, claim["smallest"]).value
+        left = f"if effect and spread stay, about {needed} seeds would say: {then}"
     means = [float(np.mean([found[seed] for seed in shared])) for found in (arm, twin)]
     return Row(
         **claim,
@@ -203,7 +214,7 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
         low=low,
         high=high,
         error=error,
-        control=controls(raw).get(claim["experiment"], ""),
+        control="" if is_board else control_of(raw, claim["experiment"], score, claim["smallest"]),
         verdict=verdict.value,
         left=left,
     )
@@ -286,10 +297,14 @@ def claims_figure(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-FIXED = {
-    "after": " (question or smallest difference written down after the results)",
-    "one arm": " (results of one of the two arms were there when this was asked)",
+BOUNDS = {
+    "higher": "more than {} above",
+    "lower": "more than {} below",
+    "not lower": "at most {} below",
+    "not higher": "at most {} above",
+    "same": "within {} of",
 }
+FIXED = {"after": " (question or smallest difference written down after the results)"}
 """What a row says of when its question was written down; nothing where no result was there."""
 
 
@@ -307,8 +322,11 @@ def page(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        asked = f"`{row.experiment}`: {row.arm} {row.asks} than {row.twin}, {row.score} by {row.smallest}"
-        asked = asked.replace("same than", "the same as")
+        asked = (
+            f"`{row.experiment}`: {row.score} of {row.arm} {BOUNDS[row.asks].format(row.smallest)} {row.twin}"
+            if row.asks
+            else "-"
+        )
         means = ", ".join(_number(value) or "-" for value in (row.arm_mean, row.twin_mean, row.start_mean))
         effect = f"{_number(row.effect)} [{_number(row.low)}, {_number(row.high)}]" if row.effect != "" else "-"
         verdict = f"**{row.verdict}**" + (f": {row.left}" if row.left else "")
@@ -316,7 +334,7 @@ def page(rows: Sequence[Row]) -> str:
             verdict += f" ({row.control})"
         after = FIXED.get(row.fixed, "")
         lines.append(
-            f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked if row.asks else "-"}{after} | {means} '
+            f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked}{after} | {means} '
             f"| {effect} | {row.seeds or '-'} | {verdict} |"
         )
     return "\n".join(lines) + "\n"
@@ -333,10 +351,7 @@ def main(folder: Path = BENCHMARKS) -> None:
     (folder / "claims" / "claims.md").write_text(page(rows), encoding="utf-8")
     write_json(folder / "claims" / "claims.json", {"claims": records(rows)})
     save_figure(claims_figure(rows), folder / "claims" / "claims.png")
-    for raw in ("suite", "late"):
-        for name, results in experiments(raw).items():
-            if results.experiment.scores:
-                scored_arms(results, LOOKS[raw]).to_csv(folder / "claims" / f"{name}.csv", index=False)
+    scored_arms(experiments("late")["late"], LOOKS["late"]).to_csv(folder / "claims" / "late.csv", index=False)
 
 
 if __name__ == "__main__":
