@@ -25,7 +25,7 @@ from rlzoo.experiment import claim as claim_module
 from rlzoo.experiment.claim import claim
 from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.lab.suite.source import objective_key
+from rlzoo.lab.suite.cells import objective_key
 from rlzoo.report.grid_view import GridView
 from tests.comparing.finished_runs import SCHEDULE, make_run
 from tests.conftest import error_of

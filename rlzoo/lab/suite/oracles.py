@@ -8,15 +8,6 @@ from torch import Tensor
 from objectives import Mask, Prepared, Reward, TokenBatch, Weight, parameter, register
 from objectives.methods.tokens import TopEntropy
 
-VERSIONS = {
-    "amplify_rare": "6a837b2c4ee168f6",
-    "first_token": "ce53fe82a5432d0b",
-    "known_places": "a6ba57eaf13f2f01",
-    "low_entropy": "dabd43f4b0c58669",
-    "shorter_wrong": "df742e19017c27e3",
-}
-"""Part -> the version of its code in `cells.jsonl`: write another where its numbers change."""
-
 
 @register
 @dataclass(frozen=True)
