@@ -163,6 +163,8 @@ class Sandbox:
         self._one_at_a_time, self._lock = Lock(), Lock()
 
     def __enter__(self) -> Self:
+        self._is_ended = False
+        """Whether no worker may begin any more: it is left, or what it was asked was interrupted."""
         self._waiting = defaultdict[int | None, list[_Worker]](list)
         """Workers with nothing to do, by name."""
         self._past: dict[int | None, list[tuple[Request, Outcome]]] = {}
@@ -171,6 +173,7 @@ class Sandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_ended = True
         self.end([name for name in self._waiting if name is not None])
         self._template.stop()
         for worker in self._waiting.pop(None, []):
@@ -211,6 +214,7 @@ class Sandbox:
                 wait(attempts, return_when=FIRST_EXCEPTION)  # wakes this thread once
                 return [attempt.result() for attempt in attempts]
             except BaseException:
+                self._is_ended = True
                 threads.shutdown(wait=False, cancel_futures=True)
                 self._template.stop()  # with its workers, which threads wait for
                 raise
@@ -282,11 +286,16 @@ class Sandbox:
     def _forked(self) -> _Worker:
         """A new worker. Raises Fault if there can be none."""
         for _ in range(2):
-            if worker := self._template.forked():
+            if not self._is_ended and (worker := self._template.forked()):
                 return worker
+            if self._is_ended:
+                raise Fault(f"the processes of {self.named} have been ended")
             self._template.stop()
             self._template = _Template(self.work)
-        raise Fault(f"the processes of {self.named} cannot be started; their output says why")
+        raise Fault(
+            f"the processes of {self.named} cannot be started, or take more than {PREPARATION + STALLED:g} seconds to "
+            "load what they need; their output says why"
+        )
 
 
 class Sandboxed:
@@ -326,11 +335,11 @@ class _Template:
         self._is_ready, self._lock = False, Lock()
 
     def forked(self) -> _Worker | None:
-        """A worker; None if the template is gone."""
+        """A worker; None if the template is gone, or does not get ready."""
         here, there = socket.socketpair()
         with there, self._lock:
             try:
-                self._is_ready = self._is_ready or self._connection.recv()
+                self._is_ready = self._is_ready or bool(self._reply(PREPARATION))
                 self._connection.send((0, 0.0))
                 send_handle(self._connection, there.fileno(), self._process.pid)
                 return _Worker(self, self._reply(), here)
@@ -359,8 +368,8 @@ class _Template:
         self._process.kill()
         self._process.join()
 
-    def _reply(self) -> int:
-        if not self._connection.poll(STALLED):
+    def _reply(self, more: float = 0.0) -> int:
+        if not self._connection.poll(STALLED + more):
             raise EOFError
         return int(self._connection.recv())
 
@@ -377,13 +386,17 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
     if work.prepare:
         _prepare(work.prepare)
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
-    workers = set[int]()
+    workers, killed = set[int](), set[int]()  # who has ended keeps its number until it is asked for
     with suppress(EOFError, OSError):
         connection.send(True)
         while True:
             process, seconds = connection.recv()
             if process:
-                connection.send(_exit_code(process, seconds))
+                code = _exit_code(process, seconds)
+                workers.discard(process)
+                if code == _BY_US:
+                    killed.add(process)
+                connection.send(code)
             else:
                 channel = recv_handle(connection)
                 process = os.fork()
@@ -393,7 +406,7 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
                 os.close(channel)
                 workers.add(process)
                 connection.send(process)
-            workers = {process for process in workers if not _is_reaped(process)}
+            killed = {process for process in killed if not os.waitpid(process, os.WNOHANG)[0]}
     for process in workers:
         _exit_code(process, 0.0)
 
@@ -410,13 +423,6 @@ def _prepare(prepare: Callable[[], None]) -> None:
         prepare()
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
-
-
-def _is_reaped(process: int) -> bool:
-    try:
-        return os.waitpid(process, os.WNOHANG)[0] != 0
-    except ChildProcessError:
-        return True
 
 
 def _exit_code(process: int, seconds: float) -> int:

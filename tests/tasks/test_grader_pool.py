@@ -9,7 +9,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,7 @@ from rlzoo.tasks import sandbox
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.dataset import DatasetGrader
 from rlzoo.tasks.grading import GraderPool
+from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Work
 from rlzoo.tasks.tools import ToolPool
 
 PROBLEM = Problem("p", "?", "7", {"data_source": ""})
@@ -139,6 +142,58 @@ def test_a_worker_that_dies_with_nothing_to_do_costs_nothing() -> None:
         time.sleep(0.5)
         graded = pool.grade([PROBLEM] * 4, ["a"] * 4)
     assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 1.0)] * 4
+
+
+def test_workers_that_die_with_nothing_to_do_leave_the_others_as_they_are() -> None:
+    with GraderPool(grader, workers=4) as pool:
+        pool.grade([PROBLEM] * 4, ["sleep 0.3"] * 4)
+        template, before = pool._sandbox._template, workers_of(pool)
+        for worker in before[1:]:
+            worker.kill()
+        time.sleep(0.3)
+        graded = pool.grade([PROBLEM] * 4, ["sleep 0.3"] * 4)
+        assert pool._sandbox._template is template and before[0] in workers_of(pool)
+        before[0].kill()
+        every = [*before, *workers_of(pool)]
+    assert [(g.outcome, g.grade.reward) for g in graded] == [("graded", 9.0)] * 4
+    psutil.wait_procs(every, 5.0)
+    assert not any(alive(worker.pid) for worker in every)
+
+
+def sleeper() -> Callable[[float], None]:
+    return time.sleep
+
+
+@pytest.mark.parametrize("loading", [0.0, 8.0])
+def test_an_interruption_ends_what_is_asked_and_begins_nothing_anew(
+    loading: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sandbox, "_PATIENCE", 0.5)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    requests, start = [Request((9.0,), Patience(20.0, "a.key"))] * 3, time.monotonic()
+    try:
+        with Sandbox(Work(sleeper, prepare=partial(time.sleep, loading)), "this", 2) as asked:
+            template = asked._template
+            threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(KeyboardInterrupt):
+                asked.ask(requests)
+            assert asked._template is template
+            with pytest.raises(Fault, match="the processes of this have been ended"):
+                asked.ask(requests)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - start < 6.0
+
+
+def test_a_template_that_does_not_get_ready_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("PREPARATION", 0.1), ("STALLED", 0.1), ("_PATIENCE", 0.1)):
+        monkeypatch.setattr(sandbox, name, seconds)
+    work = Work(sleeper, prepare=partial(time.sleep, 15.0))
+    with Sandbox(work, "this", 1) as asked, pytest.raises(Fault, match=r"or take more than 0\.2 seconds to load"):
+        asked.ask([Request((0.0,), Patience(1.0, "a.key"))])
 
 
 @pytest.mark.slow
@@ -318,6 +373,25 @@ def test_a_grader_that_fails_for_an_empty_response_is_one_clear_error() -> None:
         pytest.raises(UserError, match=r"an empty response to p failed .*Unfamiliar"),
     ):
         pool.grade([PROBLEM], ["x"])
+
+
+@dataclass(frozen=True)
+class Evaluating:
+    """Cannot say of any response whether it is harmless."""
+
+    evaluates = True
+
+    def is_harmless(self, problem: Problem, response: str) -> bool:
+        raise RecursionError
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        return grader(problem, response)
+
+
+def test_a_response_of_which_nobody_can_tell_what_it_does_has_a_process_of_its_own() -> None:
+    with GraderPool(Evaluating()) as pool:
+        assert [g.grade.reward for g in pool.grade([PROBLEM] * 2, ["a", "bb"])] == [1.0, 2.0]
+        assert pool._sandbox._waiting[None] == []
 
 
 @dataclass(frozen=True)

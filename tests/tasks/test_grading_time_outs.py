@@ -17,13 +17,13 @@ def test_a_policy_that_learns_what_takes_forever_costs_a_step_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sandbox, "MOST_TIMED_OUT", 2)
-    started, limits = Sandbox._started, Counter[float]()
+    attempt, limits = Sandbox._attempt, Counter[float]()
 
     def counted(pool: Sandbox, request: Request) -> object:
         limits[round(request.patience.limit, 3)] += request.arguments[1].startswith("sleep")
-        return started(pool, request)
+        return attempt(pool, request)
 
-    monkeypatch.setattr(Sandbox, "_started", counted)
+    monkeypatch.setattr(Sandbox, "_attempt", counted)
     monkeypatch.setattr(sandbox, "SHORTEST", 0.2)
     with GraderPool(grader, workers=1, timeout=1.6) as pool, caplog.at_level(logging.WARNING), pool.one_step():
         graded = pool.grade([PROBLEM] * 8, ["a", *["sleep 1000"] * 6, "bb"])
