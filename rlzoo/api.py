@@ -160,9 +160,8 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
 
     In place of folders, one table of any trainer's results: a `.csv` or `.parquet` file, a frame, or a dictionary of
     columns: method, seed, problem, sample and value, a row for each response (`rlzoo.comparing.result_table`). A row of
-    the board is an objective and a decoding. Writes a page, a picture, Markdown, CSV and the
-    answers in parquet. Raises UserError for what
-    cannot be compared.
+    the board is an objective and a decoding. Writes a page, a picture, Markdown, CSV, and the
+    answers in parquet. Raises UserError for what cannot be compared.
     """
     from rlzoo.comparing.grid_words import is_setting
 

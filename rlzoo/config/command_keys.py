@@ -11,7 +11,6 @@ from annotated_types import Ge, Le
 
 from rlzoo.config.schema import Count, Expression, Natural, Number, Positive, Share
 from rlzoo.errors import UserError
-from rlzoo.files import slug
 
 
 @dataclass
@@ -77,7 +76,7 @@ class GridConfig:
 
     def check(self) -> None:
         """Raises UserError for two names or a path as a name, and for a launcher that is not there or not set up."""
-        if slug(self.name) != self.name:
+        if self.name in (".", "..") or "/" in self.name or "\\" in self.name:
             raise UserError(f"name={self.name} is no name of a folder in runs/; for a path type output={self.name}")
         if self.output and self.name:
             raise UserError(f"name={self.name} has no effect beside output={self.output}; leave one of them out")

@@ -85,8 +85,8 @@ def _resolve(words: Sequence[str], schema: type[Any]) -> Resolved:
         is_pair = is_key_and_value(word)
         for name, value in given.items():
             shown[name] = word if is_pair else f"{name}={json.dumps(value, default=str)} in {word!r}"
-            if name in REMOVED and value == REMOVED[name][0]:
-                continue  # an earlier version recorded its default
+            if not is_pair and name in REMOVED and value in REMOVED[name][0]:
+                continue  # an earlier version recorded it, and it changed no result
             key = _checked_key(name, value, shown[name], schema)
             values[name] = _fitting(key, value)
             origins[key.name] = "command line" if is_pair else word
@@ -367,12 +367,15 @@ MEANT = {
 """What others call it, alone or behind its last dot -> its key."""
 
 REMOVED = {
-    "train.optimizer": ("adamw", "AdamW is the optimiser; train.sharding=fsdp shares its moments out"),
-    "train.cpu_offload": (False, "model.lora.rank, train.sharding=fsdp and model.gradient_checkpointing save memory"),
-    "task.few_shot": (0, "write worked examples into task.instruction, or into the messages of your rows"),
-    "log.profile": (0, "run rlzoo.train(...) in Python within torch.profiler.profile()"),
+    "train.optimizer": (("adamw",), "AdamW is the optimiser; train.sharding=fsdp shares its moments out"),
+    "train.cpu_offload": (
+        (False, True),
+        "model.lora.rank and train.sharding=fsdp save memory",
+    ),
+    "task.few_shot": ((0,), "write worked examples into task.instruction, or into the messages of your rows"),
+    "log.profile": (range(2**31), "run rlzoo.train(...) in Python within torch.profiler.profile()"),
 }
-"""Keys of earlier versions -> the value that changed nothing, which their run folders have, and what to do instead."""
+"""Keys of earlier versions -> values that changed no result, which their run folders may have, and what to do now."""
 
 ABSENT = {
     "beta": "it is a parameter of the objective: objective='grpo+kl(beta=0.04)'",

@@ -87,12 +87,15 @@ def save_checkpoint(
     weights = None
     if is_sharded(policy):
         weights = _gathered(checkpoint_weights(resharded(policy).model), writes)
-    moments = _gathered(_moments(optimizer), writes)
+    moments = _gathered(_moments(optimizer), writes) if is_sharded(policy) else None
     if not writes:
         return final
     with folder_written_atomically(final) as partial:
         policy.save(partial, weights)
+        del weights
         write_json(partial / PROGRESS, asdict(progress))
+        if moments is None:  # copied once the weights are written, for the machine's memory
+            moments = _gathered(_moments(optimizer), writes)
         save_file(moments, partial / OPTIMIZER)
         if trained := adapters(policy):
             save_file(trained, partial / ADAPTERS)

@@ -189,7 +189,12 @@ def host_bytes(
         beside.append(copied if config.model.teacher == INITIAL else 8.0 * teacher.parameters)
     saved = 0.0 if adapted else weights + _checked(shape)
     start = weights + max(beside)
-    return {"start": start, "resume": max(start, weights + saved), "always": 0.0, "checkpoint": weights}
+    return {
+        "start": start,
+        "resume": max(start, weights + saved),
+        "always": 0.0,
+        "checkpoint": weights if adapted else 2 * weights,
+    }
 
 
 def _checked(shape: Shape) -> float:
