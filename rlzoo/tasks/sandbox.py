@@ -91,13 +91,15 @@ class Patience:
 class Request:
     """What a worker is asked: the arguments of its function. `worker` names one that keeps a state; others do any.
 
-    What may be hostile to what comes behind it `is_last`: its worker does nothing else.
+    What may be hostile to what comes behind it `is_last`: its worker does nothing else. If one that `is_trusted` is
+    refused, that is raised at once, and ends the sandbox.
     """
 
     arguments: tuple[Any, ...]
     patience: Patience
     worker: int | None = None
     is_last: bool = False
+    is_trusted: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class Sandbox:
     def ask(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of each, in order; threads wait for each other. No two are for one named worker.
 
-        Raises Fault if no process can be started.
+        Raises Fault if no process can be started, and the UserError of a trusted one.
         """
         with self._one_at_a_time:
             outcomes = self._round(requests)
@@ -211,7 +213,8 @@ class Sandbox:
         with ThreadPoolExecutor(self.side_by_side) as threads:
             try:
                 attempts = [threads.submit(self._attempt, request) for request in requests]
-                wait(attempts, return_when=FIRST_EXCEPTION)  # wakes this thread once
+                for attempt in wait(attempts, return_when=FIRST_EXCEPTION).done:  # wakes this thread once
+                    attempt.result()
                 return [attempt.result() for attempt in attempts]
             except BaseException:
                 self._is_ended = True
@@ -254,6 +257,8 @@ class Sandbox:
             worker.end()
         elif not outcome.is_last:
             waiting.append(worker)
+        if request.is_trusted and outcome.kind == "refused":
+            raise UserError(outcome.error)
         return outcome
 
     def _answer(self, worker: _Worker, request: Request, limit: float) -> Outcome:

@@ -49,6 +49,8 @@ def grader(problem: Problem, response: str) -> Grade:
         sys.exit(3)
     if word == "crash":
         os._exit(3)
+    if word == "refuse":
+        raise UserError("of no use")
     if word == "raise":
         raise Unfamiliar(1, 2)
     if word == "allocate":
@@ -373,6 +375,13 @@ def test_a_grader_that_fails_for_an_empty_response_is_one_clear_error() -> None:
         pytest.raises(UserError, match=r"an empty response to p failed .*Unfamiliar"),
     ):
         pool.grade([PROBLEM], ["x"])
+
+
+def test_a_grader_of_no_use_is_an_error_before_the_others_are_graded() -> None:
+    start = time.monotonic()
+    with GraderPool(grader, workers=2, timeout=60.0) as pool, pytest.raises(UserError, match=r"^of no use$"):
+        pool.grade([PROBLEM] * 4, ["sleep 30", "refuse", "sleep 30", "sleep 30"])
+    assert time.monotonic() - start < 20.0
 
 
 @dataclass(frozen=True)
