@@ -39,6 +39,13 @@ class _Asked:
 REQUIRED: Any = _Asked()
 
 
+class _Nothing:
+    """Stands for None in a formula, whatever format is asked for."""
+
+    def __format__(self, wanted: str) -> str:
+        return "none"
+
+
 _MODELS = {"logp_ref": "the reference model", "logp_teacher": "the teacher"}
 """Field of a batch that takes a further model -> the model."""
 
@@ -59,7 +66,7 @@ class Part:
     """One thing at one stage. Parameters are checked for type and range when the part is made."""
 
     name: ClassVar[str]
-    """The word that expressions use; unless written, the class's name in snake case."""
+    """The word that expressions use; unless it or a base that is no part has one, the class's name in snake case."""
     stage: ClassVar[Stage]
     exclusive: ClassVar[bool] = False
     """Whether the stage holds one such part, which an addition replaces."""
@@ -163,11 +170,24 @@ class Part:
 
     def formula(self) -> str:
         """What the part calculates, in one line with the actual numbers: `printed`, or the docstring's first line."""
-        return self.printed.format_map(vars(self)) or (self.__doc__ or self.name).split("\n")[0]
+        return self._filled("printed") or (self.__doc__ or self.name).split("\n")[0]
 
     def where(self) -> str:
         """What names stand for that it puts into equations; empty if they need no word."""
-        return self.explained.format_map(vars(self))
+        return self._filled("explained")
+
+    def _filled(self, name: str) -> str:
+        """The text of that name with the actual numbers in it."""
+        text = getattr(self, name)
+        try:
+            return str(
+                text.format_map({key: _Nothing() if value is None else value for key, value in vars(self).items()})
+            )
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise ObjectiveError(
+                f"{self.name}: {name} = {shown(text)!r} does not fit its parameters "
+                f"({type(error).__name__}: {shown(error)}). Write each as {{name}}, or as {{name:g}} if it is a number."
+            ) from None
 
     def parameters(self) -> list[dict[str, Any]]:
         """Each parameter as it is declared, and its value here: name, value, default, allowed, meaning; plain data.

@@ -149,8 +149,11 @@ def _check_kind(part: type[Part]) -> None:
         base.__module__ == Part.__module__ for base in part.__mro__ if base != Part
     ):
         raise ObjectiveError(f"{where} is no part: derive it from Mask, Weight or another kind of `objectives`")
-    if "name" not in vars(part):
-        part.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", part.__name__).lower()
+    named = next((base for base in part.__mro__ if "name" in vars(base)), None)
+    if named is not None and (named is part or named not in PARTS.values()):  # a part has its name for itself
+        part.name = vars(named)["name"]
+    else:
+        part.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", part.__name__).lower()
     if not isinstance(part.name, str) or not part.name.isidentifier():
         raise ObjectiveError(f"{where}: its name is not a word that expressions can use")
 

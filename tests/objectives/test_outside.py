@@ -120,6 +120,47 @@ def test_mistakes_are_one_error_that_names_them(source: str, expression: str, me
     assert "\n" not in str(raised.value)
 
 
+def test_a_formula_says_none_and_an_error_names_the_part_whose_formula_does_not_fit(folder: Path) -> None:
+    (folder / "my_method.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from objectives import Mask, parameter, register\n"
+        "@dataclass(frozen=True)\n"
+        "class Limited(Mask):\n"
+        "    limit: float | None = parameter(None, None, 'the most')\n"
+        "    def keeps(self, batch):\n"
+        "        return batch.mask\n"
+        "@register\n"
+        "class BelowLimit(Limited):\n"
+        "    printed = 'keep p < {limit:g}'\n"
+        "@register\n"
+        "class BelowMost(Limited):\n"
+        "    printed = 'keep p < {most:g}'\n"
+    )
+    formulas = {part.name: part.formula for part in parse("grpo+my_method:below_limit+my_method:below_most").parts}
+    assert formulas["below_limit"]() == "keep p < none"
+    with pytest.raises(ObjectiveError, match=r"below_most: printed = 'keep p < \{most:g\}' does not fit .*'most'"):
+        formulas["below_most"]()
+
+
+def test_a_name_is_the_classs_in_snake_case_unless_a_base_that_is_no_part_has_one(folder: Path) -> None:
+    (folder / "my_method.py").write_text(
+        "from objectives import Mask, register\n"
+        "class Base(Mask):\n"
+        "    name = 'of_base'\n"
+        "    def keeps(self, batch):\n"
+        "        return batch.mask\n"
+        "@register\n"
+        "class OfMine(Base):\n"
+        "    pass\n"
+        "@register\n"
+        "class MyKLMask(OfMine):\n"
+        "    pass\n"
+    )
+    assert {"of_base", "my_kl_mask"} <= {
+        part.name for part in parse("grpo+my_method:of_base+my_method:my_kl_mask").parts
+    }
+
+
 def test_a_part_of_a_file_is_written_as_the_error_says(folder: Path) -> None:
     (folder / "my_method.py").write_text(METHOD)
     with pytest.raises(ObjectiveError, match=r"; write my_method:rare_bonus, and start where my_method\.py lies"):
