@@ -34,6 +34,10 @@ class Rule:
     """A value, a tuple of values that mean the same (the first is written), a word of capitals, Shifted or Bounded."""
     difference: str = ""
     """What the library does otherwise."""
+    also: Mapping[str, Any] = field(default_factory=dict)
+    """Further settings that are written with it, on which it does not depend."""
+    read_only: bool = False
+    """Whether the version itself lacks it, so that it is read and never written."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ class PeerTable:
     """Settings -> settings that mean the same there and that the rules can read."""
     adapter: str = ""
     """By what it trains with objectives of the zoo, where there is such a thing."""
+    also_of_run: frozenset[str] = frozenset()
+    """Settings that decide more than the objective: they are never named as unread."""
     reported: frozenset[str] = frozenset()
     """Fields of UNREAD that the adapter has from its scoring pass."""
 

@@ -53,7 +53,7 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     other = next((what for module, what in table.programs.items() if program.startswith(module)), Program())
     new_names = {former: now for former, now, _ in renamed(other.names, given)}
     ignored = {key: (now, value) for key, now, value in renamed(other.ignored, given)}
-    given = {new_names.get(key, key): value for key, value in flat(given) if key not in ignored}
+    given = _with_new_names(name, {key: value for key, value in flat(given) if key not in ignored}, new_names)
     known, elsewhere, unknown = read(table, given)
     own = next(
         (values for module, values in table.installed.programs.items() if program.startswith(f"{module}.")), None
@@ -82,7 +82,8 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
         *table.always,
         *(f"{stage.setting}: {stage.rule.difference}" for stage in held if stage.rule.difference),
     ]
-    idle = [key for key in known if key not in seen and known[key] != table.defaults[key]]
+    named = seen | table.also_of_run | set(new_names.values())
+    idle = [key for key in known if key not in named and known[key] != table.defaults[key]]
     differences += [f"{key}={known[key]}: {name} does not read it beside the others" for key in idle]
     differences += [f"{item}: not known, left out" for item in unknown]
     differences += [
@@ -104,6 +105,16 @@ def from_peer(name: str, given: Mapping[str, Any], undecided: Collection[str] = 
     differences += [notice for notice in written.notices if notice not in written.unused]
     used = {key: values[key] for key in sorted(seen)}
     return Translation(name, table.version, expression, used, tuple(differences), tuple(elsewhere))
+
+
+def _with_new_names(name: str, given: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[str, Any]:
+    """The settings under the names that the library has. Raises ObjectiveError for one that is given twice."""
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        now = new_names.get(key, key)
+        if values.setdefault(now, value) != value:
+            raise ObjectiveError(f"{name}: {now} is given twice, as {values[now]} and as {value}")
+    return values
 
 
 def _is_said_elsewhere(item: str, values: Mapping[str, Any]) -> bool:
@@ -217,9 +228,9 @@ def _covers(
     for rule in stages[0]:
         numbers: dict[str, Any] = {}
         terms = read_terms(rule.terms) if rule.terms else []
-        if rule.terms is None or not all(_is(term, parts, numbers) for term in terms):
+        if rule.terms is None or rule.read_only or not all(_is(term, parts, numbers) for term in terms):
             continue
-        asked = {key: setting_value(pattern, numbers) for key, pattern in rule.settings.items()}
+        asked = {key: setting_value(pattern, numbers) for key, pattern in rule.settings.items()} | dict(rule.also)
         if all(settings.get(key, value) == value for key, value in asked.items()):
             fits = True
             rest = {key: part for key, part in parts.items() if key not in [term.name for term in terms]}

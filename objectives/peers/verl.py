@@ -4,6 +4,8 @@ Shell variables and Hydra's interpolations are not resolved: the file has values
 advantages and old log-probs by the trainer, and divides by what the whole mini-batch counts.
 """
 
+from dataclasses import replace
+
 from objectives.peers.table import Bounded, PeerTable, Program, Rule, Shifted
 
 ACTOR, CORRECTION = "actor_rollout_ref.actor.", "algorithm.rollout_correction."
@@ -28,11 +30,11 @@ SAMPLER, BOUND, NORMALISED = (f"{CORRECTION}rollout_is{name}" for name in ("", "
 REJECT, REJECTED = f"{CORRECTION}rollout_rs", f"{CORRECTION}rollout_rs_threshold"
 BYPASS, BYPASS_LOSS = f"{CORRECTION}bypass_mode", f"{CORRECTION}loss_type"
 TEACHER = "distillation.enabled"
-TEACHES, TASK, AS_REWARD, COEF, MOST, TEACHER_LOW, TEACHER_HIGH = (
+TEACHES, TASK, AS_REWARD, COEF, MOST, TEACHER_CLIP, TEACHER_LOW, TEACHER_HIGH = (
     f"distillation.distillation_loss.{name}"
     for name in (
         *("loss_mode", "use_task_rewards", "use_policy_gradient", "distillation_loss_coef", "loss_max_clamp"),
-        *("clip_ratio_low", "clip_ratio_high"),
+        *("clip_ratio", "clip_ratio_low", "clip_ratio_high"),
     )
 )
 GVPO = f"{ACTOR}gvpo_beta"
@@ -52,6 +54,17 @@ _IN_RECIPES = {**_FORMER, "data.max_response_length": LIMIT}
 _TEACHER_ALONE = {TEACHER: True, TASK: False}
 """Distillation without the task's rewards: its loss is all that is left of the objective (`distillation_ppo_loss`)."""
 _TEACHER_ADVANTAGE = {**_TEACHER_ALONE, AS_REWARD: True, TEACHES: ("k1", "kl")}
+_MEANS = (
+    Rule("token_mean", {MEAN: "token-mean"}),
+    Rule("seq_mean", {MEAN: "seq-mean-token-mean"}),
+    Rule("seq_sum", {MEAN: "seq-mean-token-sum"}),
+    Rule("constant_length(length=LENGTH)", {MEAN: "seq-mean-token-sum-norm", LENGTH: "LENGTH"}),
+    Rule(
+        "constant_length",
+        {LENGTH: None, MEAN: "seq-mean-token-sum-norm"},
+        "divides by the width to which a micro-batch is padded, here by the response limit",
+    ),
+)
 _OLD = (
     "old log-probs are those of the engine, so that the clip sees its mismatch too; without the part, "
     "rollout.old_logp=engine gives them to every part that reads old ones"
@@ -62,9 +75,12 @@ _ONE_WEIGHT = "a response is weighted by the geometric mean of its tokens' weigh
 _REJECTED_WHOLLY = "what is rejected also leaves the divergence, the entropy and statistics of the batch"
 _DIVERGENCES = tuple(f"{of}_{kind}" for of in ("token", "seq_sum", "seq_mean", "seq_max") for kind in ("k2", "k3"))
 _APART = "it is clipped apart from the rewards' loss, here advantages add up; with k1 and without rewards it is opd"
+_REFUSED = "verl refuses it; use_policy_gradient=True is opd, with use_task_rewards=False"
 _DDOF = "the variance has ddof 1, here 0"
 _OF_RECIPE = "recipe/gvpo alone has that loss; it divides by micro-batches, a constant factor"
 _NO_LENGTHS = "only the dapo manager punishes long responses"
+_NOT_WEIGHED = "its weights multiply the teacher's advantage, here that is added after they have acted"
+_NO_NUMBERS = "its clip_ratio_low and clip_ratio_high have to be numbers, and its loss_max_clamp one or null"
 _NOT_COUNTED = "its loss takes the mean per response whatever loss_agg_mode says"
 
 VERL = PeerTable(
@@ -72,7 +88,7 @@ VERL = PeerTable(
     adapter="python -m objectives.adapters.verl",
     absent={f"{OVERLONG}enable": False, f"{OVERLONG}len": None, f"{OVERLONG}penalty_factor": 1.0}
     | {LIMIT: None, MANAGER: "naive", GVPO: 0.1},
-    instead={LOW: CLIP, HIGH: CLIP},
+    instead={LOW: CLIP, HIGH: CLIP, TEACHER_LOW: TEACHER_CLIP, TEACHER_HIGH: TEACHER_CLIP},
     stages={
         "reward": (
             Rule("", _TEACHER_ALONE),
@@ -81,7 +97,12 @@ VERL = PeerTable(
             Rule("soft_overlong(max_length=LIMIT,cache=LEN)", {f"{OVERLONG}len": "LEN", LIMIT: "LIMIT", **_LATE}),
             Rule(
                 "soft_overlong",
-                {f"{OVERLONG}len": None, **_LATE},
+                {f"{OVERLONG}len": None, LIMIT: None, **_LATE},
+                f"it and {LIMIT} have to be given; a fifth of the response limit, and the limit, are what is meant",
+            ),
+            Rule(
+                "soft_overlong(max_length=LIMIT)",
+                {f"{OVERLONG}len": None, LIMIT: "LIMIT", **_LATE},
                 "it has to be given; a fifth of the response limit is what is meant",
             ),
             Rule(
@@ -117,7 +138,7 @@ VERL = PeerTable(
             ),
         ),
         "advantage": (
-            Rule("no_reward", _TEACHER_ALONE),
+            Rule("no_reward", _TEACHER_ALONE, also={ADVANTAGE: "grpo"}),  # with gae there is a value model, too
             Rule("group_norm", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: True}),
             Rule("group_norm(eps=EPS)", {ADVANTAGE: "grpo", STANDARD: True}, "adds 1e-6 to the deviation"),
             Rule("group_center", {ADVANTAGE: ("grpo", "grpo_vectorized"), STANDARD: False}),
@@ -141,6 +162,7 @@ VERL = PeerTable(
         ),
         "sampling engine": (
             Rule("", {SAMPLER: None, BYPASS: False}),
+            Rule(None, {SAMPLER: ("token", "sequence"), **_TEACHER_ALONE, BYPASS: False}, _NOT_WEIGHED),
             Rule(None, {NORMALISED: True, BYPASS: False}, "it divides the weights by their mean"),
             *(
                 Rule(
@@ -190,6 +212,7 @@ VERL = PeerTable(
                 for bound, most in (("", None), (",clamp=MOST", "MOST"))
                 for clip, bounds in _BOUNDS
             ),
+            Rule(None, {TEACHES: ("k1", "kl"), **_TEACHER_ADVANTAGE}, _NO_NUMBERS),
             *(
                 Rule(f"{clip}{dual}", {LOSS: "vanilla", **bounds, CAP: cap})
                 for dual, cap in (("", _NO_CAP), ("+dual_clip(cap=CAP)", "CAP"))
@@ -228,21 +251,14 @@ VERL = PeerTable(
                 "means and share are a micro-batch's",
             ),
             Rule("reinforce+drift(beta=BETA)", {LOSS: "dro", DRO: "BETA"}),
-            Rule("group_variance(beta=BETA)+seq_sum", {LOSS: "gvpo", GVPO: "BETA"}, _OF_RECIPE),
+            Rule("group_variance(beta=BETA)+seq_sum", {LOSS: "gvpo", GVPO: "BETA"}, _OF_RECIPE, read_only=True),
         ),
         "denominator": (
+            *(replace(rule, settings={**rule.settings, **_TEACHER_ALONE}) for rule in _MEANS),
             Rule("", {LOSS: "sapo"}),
             Rule("", {LOSS: "geo_mean"}),
             Rule("", {LOSS: "gvpo"}),
-            Rule("token_mean", {MEAN: "token-mean"}),
-            Rule("seq_mean", {MEAN: "seq-mean-token-mean"}),
-            Rule("seq_sum", {MEAN: "seq-mean-token-sum"}),
-            Rule("constant_length(length=LENGTH)", {MEAN: "seq-mean-token-sum-norm", LENGTH: "LENGTH"}),
-            Rule(
-                "constant_length",
-                {LENGTH: None, MEAN: "seq-mean-token-sum-norm"},
-                "divides by the width to which a micro-batch is padded, here by the response limit",
-            ),
+            *_MEANS,
         ),
         "divergence": (
             Rule("", _TEACHER_ALONE),
@@ -261,6 +277,7 @@ VERL = PeerTable(
             Rule(None, {TEACHES: "forward_kl_topk"}, "it reads the teacher's likeliest tokens, here the sampled ones"),
             Rule("", _TEACHER_ADVANTAGE),
             Rule(None, {AS_REWARD: True}, _APART),
+            Rule(None, {TEACHES: "k1", AS_REWARD: False}, _REFUSED),
             Rule(None, {TASK: False}, "nothing but the teacher's loss is left: that is +no_reward+teacher_kl"),
             *(
                 Rule(f"teacher_kl(beta=BETA,{how})", {TEACHES: name, TEACHER: True, COEF: "BETA", MOST: None})
@@ -274,6 +291,7 @@ VERL = PeerTable(
         ),
         "schedule": (Rule("", {EPOCHS: 1}), Rule("epochs(count=COUNT)", {EPOCHS: "COUNT"})),
     },
+    also_of_run=frozenset({MANAGER, ADVANTAGE}),
     reported=frozenset({"sum_pi_squared_old", "logp_teacher"}),
     elsewhere=(
         *("data.", "trainer.", "model_engine", "ray_kwargs.", "actor_rollout_ref.hybrid_engine"),
@@ -287,7 +305,7 @@ VERL = PeerTable(
         *(f"distillation.{name}" for name in ("teacher_models.", "teacher_key", "nnodes", "n_gpus_per_node")),
         # read where TEACHES or AS_REWARD is what nothing here does
         *(f"distillation.distillation_loss.{name}" for name in ("topk", "log_prob_min_clamp")),
-        *(f"distillation.distillation_loss.{name}" for name in ("policy_loss_mode", "clip_ratio")),
+        "distillation.distillation_loss.policy_loss_mode",
         *(f"actor_rollout_ref.{name}." for name in ("model", "rollout", "ref")),
         *(f"{ACTOR}{name}." for name in ("optim", "fsdp_config", "megatron", "veomni", "checkpoint")),
         *(f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights")),
@@ -305,11 +323,7 @@ VERL = PeerTable(
         "recipe.entropy.": Program({MANAGER: "dapo"}, _IN_RECIPES),
         **dict.fromkeys(
             ("recipe.dapo.dapo_transfer_queue.", "recipe.flowrl."),
-            Program(
-                {MANAGER: "dapo"},
-                _IN_RECIPES,
-                {OVERLONG: _BUFFER, f"reward_model.{OVERLONG.removeprefix('reward.')}": _BUFFER},
-            ),
+            Program({MANAGER: "dapo"}, _IN_RECIPES, _KWARGS),
         ),
         "recipe.dapo.": Program({MANAGER: "dapo"}),
     },

@@ -116,9 +116,9 @@ def test_verl_starts_a_teacher_where_a_part_reads_one(objective: str) -> None:
         (
             "opd",
             WITH_TEACHER | {AS_REWARD: True, TEACHES: "k1"},
-            r"without rewards it is opd\(variant=verl\); leave that out",
+            "without rewards it is opd; leave that out",
         ),
-        ("opd", WITH_TEACHER | {TASK: False}, r"that is \+no_reward\+teacher_kl"),
+        ("opd", WITH_TEACHER | {TASK: False}, "which does that already: leave that out"),
         ("opd", WITH_TEACHER | {TEACHES: "k2"}, r"'opd\+teacher_kl\(estimator=k2\)'"),
         ("opd", WITH_TEACHER | {MOST: 10.0}, "leave that out"),
         ("grpo", WITH_TEACHER | {TEACHER: True}, r"enabled=True has no effect .* 'grpo\+teacher_kl\(clamp=20.0\)'"),

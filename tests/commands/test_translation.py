@@ -185,6 +185,74 @@ def test_a_null_clip_ratio_of_one_side_is_that_of_both(settings: dict[str, Any],
     assert bool(unread) == (settings == {CLIP: 0.3})
 
 
+TAUGHT = "distillation.distillation_loss."
+OPD = {
+    "distillation.enabled": True,
+    f"{TAUGHT}use_task_rewards": False,
+    f"{TAUGHT}use_policy_gradient": True,
+    f"{TAUGHT}loss_mode": "k1",
+}
+
+
+def test_distillation_alone_asks_for_no_value_model() -> None:
+    """The trainer starts one where adv_estimator is gae, its default (trainer/ppo/utils.py, need_critic)."""
+    objective = parse("opd(variant=verl)")
+    back = to_peer("verl", objective)
+    assert back.settings["algorithm.adv_estimator"] == "grpo"
+    for estimator in ("grpo", "rloo", "gae"):
+        translation = from_peer("verl", back.settings | {"algorithm.adv_estimator": estimator})
+        assert parse(translation.expression) == objective and not translation.differences
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (OPD | {f"{TAUGHT}clip_ratio_low": None, f"{TAUGHT}clip_ratio": None}, "have to be numbers"),
+        (OPD | {f"{TAUGHT}loss_max_clamp": "much"}, "its loss_max_clamp one or null"),
+        (OPD | {"algorithm.rollout_correction.rollout_is": "token"}, "multiply the teacher's advantage"),
+        (OPD | {f"{TAUGHT}use_policy_gradient": False}, "verl refuses it; use_policy_gradient=True is opd"),
+    ],
+)
+def test_no_setting_beside_the_distillation_is_dropped(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ObjectiveError, match=message):
+        from_peer("verl", settings)
+
+
+def test_verl_is_given_no_setting_that_only_a_recipe_of_another_package_reads() -> None:
+    settings = GRPO | {f"{ACTOR}policy_loss.loss_mode": "gvpo", f"{ACTOR}gvpo_beta": 0.2}
+    expression = from_peer("verl", settings).expression
+    assert "group_variance(beta=0.2)" in expression
+    with pytest.raises(ObjectiveError, match=r"has no setting for group_variance.*there is python -m"):
+        to_peer("verl", parse(expression))
+
+
+BUFFER, RESPONSE = "reward.reward_kwargs.overlong_buffer_cfg.", "reward.reward_kwargs.max_resp_len"
+
+
+def test_what_the_buffer_for_long_responses_lacks_is_named() -> None:
+    """Its manager `dapo` asserts that both are there."""
+    (line, _) = to_peer("verl", parse("dapo")).differences
+    assert f"{BUFFER}len=None" in line and RESPONSE in line
+    settings = GRPO | {"reward.reward_manager.name": "dapo", f"{BUFFER}enable": True}
+    for given, expression in (({}, "soft_overlong+"), ({RESPONSE: 512}, "soft_overlong(max_length=512)+")):
+        translation = from_peer("verl", settings | given)
+        assert f"grpo+{expression}" in translation.expression
+        (line,) = translation.differences
+        assert (RESPONSE in line) == (not given) and "to be given" in line
+
+
+def test_a_reward_manager_is_not_called_unread() -> None:
+    assert not from_peer("verl", GRPO | {"reward.reward_manager.name": "dapo"}).differences
+
+
+def test_a_name_that_a_program_reads_is_never_called_unread_and_never_given_twice() -> None:
+    settings, program = GRPO | {"data.max_response_length": 512}, "recipe.entropy.main"
+    assert not [line for line in from_peer("verl", settings, program=program).differences if "512" in line]
+    assert from_peer("verl", settings | {RESPONSE: 512}, program=program)
+    with pytest.raises(ObjectiveError, match=f"{RESPONSE} is given twice, as 512 and as 1024"):
+        from_peer("verl", settings | {RESPONSE: 1024}, program=program)
+
+
 GEO_MEAN = {f"{ACTOR}policy_loss.loss_mode": "geo_mean", f"{CLIP}_low": 0.4, f"{CLIP}_high": 0.4}
 TO_GO = {"algorithm.adv_estimator": "reinforce_plus_plus", "algorithm.use_kl_in_reward": True}
 

@@ -56,6 +56,9 @@ from objectives.peers.verl import (
     TAU_NEG,
     TAU_POS,
     TEACHER,
+    TEACHER_CLIP,
+    TEACHER_HIGH,
+    TEACHER_LOW,
     TEACHES,
 )
 from tests.objectives.peers.remedies import remedy_beside_usual
@@ -192,17 +195,23 @@ def test_verl_pushes_every_token_as_the_expression_for_its_settings_does(name: s
 
 @pytest.mark.parametrize("most", [None, 0.3])
 @pytest.mark.parametrize("mean", ["token-mean", "seq-mean-token-mean"])
-def test_verls_distillation_without_rewards_is_the_expression_for_its_settings(most: float | None, mean: str) -> None:
+@pytest.mark.parametrize("loss_mode", ["vanilla", "sapo", "geo_mean", "gvpo"])
+@pytest.mark.parametrize("clip", [{}, {TEACHER_CLIP: 0.1, TEACHER_LOW: None, TEACHER_HIGH: None}])
+def test_verls_distillation_without_rewards_is_the_expression_for_its_settings(
+    most: float | None, mean: str, loss_mode: str, clip: dict[str, Any]
+) -> None:
     """As `distillation_loss` and `distillation_ppo_loss` do (trainer/distillation/losses.py, 206 to 300)."""
-    alone = {TEACHER: True, TASK: False, AS_REWARD: True, TEACHES: "k1", MOST: most, MEAN: mean}
-    expression = from_peer("verl", {ADVANTAGE: "grpo", KL: True, ENTROPY: 0.1, HIGH: 0.28, **alone}).expression
-    for seed in SEEDS:
+    alone = {TEACHER: True, TASK: False, AS_REWARD: True, TEACHES: "k1", MOST: most, MEAN: mean, LOSS: loss_mode}
+    expression = from_peer("verl", {ADVANTAGE: "grpo", KL: True, ENTROPY: 0.1, HIGH: 0.28, **alone, **clip}).expression
+    bounds = {name.rpartition(".")[2]: value for name, value in clip.items()}
+    config = DistillationLossConfig(loss_mode="k1", **bounds)
+    for seed in FEW:
         batch = batch_of(seed)
         logp = batch.logp.clone().requires_grad_()
         divergence = kl_penalty(logp, batch.logp_teacher, "k1").detach()
         divergence = divergence if most is None else divergence.clamp(-most, most)
         loss, _ = get_policy_loss_fn("vanilla")(
-            batch.logp_old, logp, -divergence, batch.mask.double(), mean, DistillationLossConfig(loss_mode="k1"), None
+            batch.logp_old, logp, -divergence, batch.mask.double(), mean, config, None
         )
         assert_same(ours(expression, batch), pushed(loss, logp, batch.mask))
 

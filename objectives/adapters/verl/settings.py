@@ -77,9 +77,11 @@ def _reads_sampler(objective: Objective) -> bool:
 def _refuse_replaced(objective: Objective, config: DictConfig, decided: Mapping[str, Any]) -> None:
     given = {name: OmegaConf.select(config, name) for name in VERL.defaults if name != LOSS}
     usual = {name: OmegaConf.select(_defaults(), name) for name in given}
-    shaped = {
-        name: given[name] for name in given if name == LIMIT or name.startswith(OVERLONG)
-    }  # verl's reward manager
+    shaped = {  # verl's reward manager
+        name: value
+        for name, value in given.items()
+        if value is not None and (name == LIMIT or name.startswith(OVERLONG))
+    }
     refuse_replaced(VERL, objective, given, usual, {**shaped, **decided})
 
 
