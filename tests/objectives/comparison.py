@@ -15,7 +15,7 @@ from tests.objectives.references import REFERENCES, Pass, reference
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 TELLING_SEEDS = (0, 1, 2, 3, 4, 6, 9, 10, 14, 21, 22, 37)
-"""Seeds of the random batches that every change is tried on: 379 mistakes in methods were all caught there."""
+"""Seeds of batches that every change is tried on; they caught the 379 mistakes of `mistakes.py` in 7356d72f."""
 UNMOVED_SEEDS = (0, 22)
 """The same for batches whose policy has not moved."""
 
