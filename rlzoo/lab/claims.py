@@ -197,9 +197,11 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     elif len(shared) < FEWEST:
         left = f"fewer than {FEWEST} seeds have been trained"
     elif verdict is Verdict.OPEN:
-        needed = seeds_left(differences, claim["smallest"], error) or "over a thousand"
+        needed = seeds_left(differences, claim["smallest"], error)
         then = verdict_of(claim["asks"], effect, effect, claim["smallest"]).value
-        left = f"if effect and spread stay, about {needed} seeds would say: {then}"
+        left = (
+            f"about {needed} seeds would say {then}, if effect and spread stay" if needed else "over a thousand seeds"
+        )
     means = [float(np.mean([found[seed] for seed in shared])) for found in (arm, twin)]
     return Row(
         **claim,
@@ -293,7 +295,9 @@ def claims_figure(rows: Sequence[Row]) -> Figure:
         for verdict, color in COLORS.items():
             axis.plot([], [], "o-", color=color, label=verdict.value)
         axis.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=4)
-        axis.set_xlabel("effect / smallest that counts; right of 0 as the paper has it; cut at 6", fontsize=8)
+        axis.set_xlabel(
+            "effect / smallest difference that counts, cut at 6; right is the claimed direction", fontsize=8
+        )
     return figure
 
 
