@@ -28,7 +28,7 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
     console = console or Console(highlight=False, markup=False)
     for number, problem in enumerate(look.problems[:PROMPTS], 1):
         tokens = look.read(problem)
-        console.print(f"prompt {number}, {problem.id}: {len(tokens)} tokens", style="bold")
+        console.print(f"prompt {number}, {printable(problem.id)}: {len(tokens)} tokens", style="bold")
         console.print(_short(look.rendered(problem)))
         if number == 1:
             console.print(_tokens(tokens))
@@ -145,6 +145,6 @@ def _span(lengths: Iterable[int]) -> str:
 
 
 def _short(text: str, longest: int = LONGEST) -> str:
-    """The text, its middle left out if it is long."""
+    """The text as a terminal may show it, its middle left out if it is long."""
     half = longest // 2
-    return text if len(text) <= longest else f"{text[:half]} [...] {text[-half:]}"
+    return printable(text if len(text) <= longest else f"{text[:half]} [...] {text[-half:]}")

@@ -125,3 +125,8 @@ def test_special_and_unknown_tokens_are_visible(capsys: pytest.CaptureFixture[st
     assert "truncated" in out and "raise rollout.max_response_tokens=3" in " ".join(out.split())
     out = shown(capsys, "task.name=knights", "model.name=embedded:sums")
     assert "<unk><unk>" in out and "the tokenizer does not know the prompts" in out
+
+
+def test_a_file_writes_no_control_character_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    out = shown(capsys, own_data("{a}\x1b[31m"))
+    assert "\x1b" not in out and "u001b[31m" in out
