@@ -30,7 +30,7 @@ def is_own(config: Path) -> bool:
 
 
 def _kept(config: Path) -> Path:
-    """The file that is kept of a run with this content of config.yaml that was made from here."""
+    """The file in the folder of state for this content of config.yaml and this working directory."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return state / "rlzoo" / "made_here" / f"{_digest(os.getcwdb() + config.read_bytes())}.json"
 

@@ -42,7 +42,7 @@ def rule_rows(table: PeerTable) -> Iterator[str]:
 
 
 def value_in_words(value: Any) -> str:
-    """A setting's value as somebody types it."""
+    """The value of a setting, as a configuration file has it."""
     match value:
         case Shifted(name, by):
             return f"{name}{by:+g}" if by else name

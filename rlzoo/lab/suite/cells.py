@@ -196,13 +196,13 @@ def kinds_of(experiment: Experiment, chosen: Mapping[str, Arm]) -> tuple[dict[st
 
 
 def _digest_of_files(experiment: Experiment) -> str:
-    """Of the files that define an experiment from outside, and of its starting policy."""
+    """The digest of the files that define an experiment from outside, and of its starting policy."""
     files = (Path(inspect.getfile(definition)) for definition in (experiment.task, experiment.measure))
     return digest([json.dumps(asdict(experiment.start)), *(file.read_text(encoding="utf-8") for file in files)])
 
 
 def objective_key(objective: Objective) -> str:
-    """Its key; with the version of parts that were made for experiments, and the digest of those from outside."""
+    """The key of an objective, with the version of parts made for experiments and the digest of those from outside."""
     outside = [json.dumps(files, sort_keys=True) for _, files in sorted(part_sources(objective))]
     ours = [VERSIONS[part.name] for part in objective.parts if type(part).__module__ == ORACLES]
     if not ours:
