@@ -267,7 +267,7 @@ recipe(
 
 beta is that of OpenRLHF's script. Over what the deviation runs is open; over rows equal groups keep an advantage of
 zero. Variant authors (OpenRLHF): mean over all tokens, and the deviation over tokens.
-Left out: IcePop, which OpenRLHF's script turns on; +icepop adds it.
+Left out: IcePop and a filter of groups, which OpenRLHF's script turns on; +icepop+dynamic_sampling adds them.
 Deviations: OpenRLHF bounds each k2 to 10, which takes a gradient of 1e-5 |log pi/pi_ref| where that is above 4.5; here
 kl(clamp=...) does so.
 """
