@@ -7,8 +7,11 @@ what would steer a terminal, end a cell or begin an element is escaped here and 
 import csv
 import io
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from textwrap import fill
 from typing import Any, TypeAlias
 
@@ -201,8 +204,14 @@ def templates() -> Environment:
         trim_blocks=True,
         finalize=lambda shown: printable(shown) if type(shown) is str else shown,
     )
-    environment.globals |= {"breakable": breakable, "shortened": shortened}
+    environment.globals |= {"breakable": breakable, "shortened": shortened, "own_scripts": partial(own_scripts, environment)}
     return environment
+
+
+def own_scripts(environment: Environment) -> Markup:
+    """The digests by which the policy of a page knows our scripts, so that a browser runs no other."""
+    scripts = [environment.get_template(name).render().encode() for name in environment.list_templates(["js"])]
+    return Markup(" ").join(Markup(f"'sha256-{b64encode(sha256(it).digest()).decode()}'") for it in scripts)
 
 
 def breakable(expression: object) -> Markup:

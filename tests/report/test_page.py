@@ -2,8 +2,10 @@
 
 import io
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -182,6 +184,14 @@ def test_differences_are_drawn_with_a_dot_for_each_seed_and_wide_intervals_leave
     assert sum(map(len, dots)) == sum(len(row.seeds) for row in shown)
     low, high = axis.get_xlim()
     assert all(low < dot < high for dot in np.concatenate(dots)) and low > -100 and high < 100
+
+
+def test_a_browser_runs_only_scripts_that_the_policy_names_by_their_digests(board: Leaderboard) -> None:
+    text = page(hostile(board))
+    (policy,) = re.findall(r"script-src ([^;]*);", text)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digests = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
+    assert digests and set(digests) <= set(policy.split()) and all(it.startswith("'sha256-") for it in policy.split())
 
 
 def test_the_page_asks_nobody_for_anything(board: Leaderboard) -> None:

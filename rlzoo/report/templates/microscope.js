@@ -1,3 +1,4 @@
+"use strict";
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const panel = document.getElementById("panel");
 const lists = [...document.querySelectorAll(".tokens[role=listbox]")];
