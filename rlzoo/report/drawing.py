@@ -12,6 +12,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from markupsafe import escape
 from numpy.typing import ArrayLike
 from scipy.ndimage import gaussian_filter1d
 
@@ -110,10 +111,10 @@ def figure_as_svg(figure: Figure, label: str) -> str:
     text = written[written.index("<svg") :]
     for color, meaning in PAGE_COLORS.items():
         text = text.replace(color, meaning)
-    opening = rf'<svg viewBox="\1" role="img" aria-label="{label}">'
-    text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening, text, count=1)
+    start, named = r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', escape(label)
+    text = re.sub(start, lambda it: f'<svg viewBox="{it[1]}" role="img" aria-label="{named}">', text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    return re.sub(r'(id="|"#|url\(#)', rf"\1{_prefix(label)}-", text).replace("xlink:href", "href")
+    return re.sub(r'(id="|"#|url\(#)', rf"\g<1>{_prefix(label)}-", text).replace("xlink:href", "href")
 
 
 def _prefix(label: str) -> str:

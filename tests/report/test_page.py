@@ -19,6 +19,7 @@ from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.comparing.results import Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
+from rlzoo.report.drawing import svg
 from rlzoo.report.leaderboard import (
     comma_separated,
     frames,
@@ -89,6 +90,11 @@ def test_hostile_text_adds_no_element_and_no_attribute(board: Leaderboard) -> No
     assert attacked.tags.count("script") == 1 and "img" not in attacked.tags
     assert {name for name, _ in attacked.attributes} <= {name for name, _ in harmless.attributes}
     assert not any(name.startswith("on") for name, _ in attacked.attributes)
+
+
+def test_the_label_of_a_figure_is_text() -> None:
+    drawn = Elements(svg(lambda _: None, rf"\q{HOSTILE}"))
+    assert ("aria-label", rf"\q{HOSTILE}") in drawn.attributes and not {"script", "img"} & set(drawn.tags)
 
 
 def test_hostile_text_stays_in_its_cell_of_markdown_and_csv(board: Leaderboard) -> None:
