@@ -10,9 +10,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 import seaborn as sns
+from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from markupsafe import escape
 from numpy.typing import ArrayLike
 from scipy.ndimage import gaussian_filter1d
 

@@ -204,7 +204,11 @@ def templates() -> Environment:
         trim_blocks=True,
         finalize=lambda shown: printable(shown) if type(shown) is str else shown,
     )
-    environment.globals |= {"breakable": breakable, "shortened": shortened, "own_scripts": partial(own_scripts, environment)}
+    environment.globals |= {
+        "breakable": breakable,
+        "shortened": shortened,
+        "own_scripts": partial(own_scripts, environment),
+    }
     return environment
 
 

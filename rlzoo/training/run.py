@@ -132,17 +132,18 @@ def _conclude(outcome: Outcome, folder: RunFolder, view: TrainingView) -> None:
             "train.learning_rate, or take out the part of the objective that divides by zero"
         )
     rollout = outcome.experiment.config.rollout
-    responses = rollout.prompts_per_step * rollout.responses_per_prompt
-    if last and all(_ungraded(step) >= responses and not step["accuracy"] for step in last):
+    if last and all(_has_no_grade(step, rollout.prompts_per_step * rollout.responses_per_prompt) for step in last):
         raise Fault(
             f"output={folder.path}: no response of the last {len(last)} steps has a grade; warnings say what fails: "
             "the grader, or the environment of task.environment"
         )
 
 
-def _ungraded(metrics: Mapping[str, float]) -> float:
-    """How many responses of a step timed out or failed where they were graded."""
-    return metrics.get("grading_timed_out", 0.0) + metrics.get("grading_failed", 0.0)
+def _has_no_grade(metrics: Mapping[str, float], responses: int) -> bool:
+    """Whether grading timed out or failed for all responses of a step but those that were cut."""
+    ungraded = metrics.get("grading_timed_out", 0.0) + metrics.get("grading_failed", 0.0)
+    cut = round(metrics["truncated"] * responses)
+    return 0 < ungraded >= responses - cut and not metrics["accuracy"]
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from rlzoo.commands import main
 from rlzoo.errors import fault_in
 from rlzoo.experiment.progress import checkpoints
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines
 from rlzoo.model.pretrained import MANIFEST
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training import run as loop
@@ -210,6 +211,39 @@ def test_too_little_memory_names_the_keys_where_nothing_is_trained(
 
 def raised(error: Exception) -> None:
     raise error
+
+
+LOST = """
+class Lost:
+    def reset(self, **columns):
+        raise ConnectionError("no server")
+
+    def look(self) -> str:
+        \"\"\"Looks.\"\"\"
+
+    def get_reward(self) -> float:
+        return 1.0
+"""
+
+
+@pytest.mark.parametrize("longest", [64, 8])
+def test_a_run_whose_every_episode_is_lost_ends_with_an_error(
+    longest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where some responses are cut, and count as that."""
+    monkeypatch.chdir(tmp_path)
+    Path("lost.py").write_text(LOST)
+    words = (
+        "model.name=embedded:calculator",
+        "task.name=calculator",
+        "task.environment=./lost.py:Lost",
+        "train.steps=1",
+    )
+    words += ("rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", f"rollout.max_response_tokens={longest}")
+    said = fault_of(capsys, "train", *words, "evaluation.problems=1", "evaluation.samples=1", "output=run")
+    assert "no response of the last 1 steps has a grade" in said
+    (step,) = read_json_lines(Path("run") / "metrics.jsonl")
+    assert 0 < step["truncated"] < 1 if longest == 8 else step["truncated"] == 0
 
 
 def test_a_folder_that_vanishes_is_one_line(
