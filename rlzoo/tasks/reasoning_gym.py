@@ -206,9 +206,13 @@ class DatasetScorer:
         return _evaluates(self.source.dataset)
 
     def prepare(self) -> None:
-        """Grades the answer of an entry, so that what scoring loads is there before processes are forked."""
-        entry = _scoring_dataset(self.source)[0]
-        self(Problem("", "", entry["answer"], {"entry": entry}), f"<answer>{entry['answer']}</answer>")
+        """Loads what scoring needs before processes are forked, by scoring an entry of the dataset with no options.
+
+        Options may be those of a recorded file: an entry that is made of them is scored inside the boundary alone.
+        """
+        source = GymDataset(self.source.dataset, "{}")
+        entry = _scoring_dataset(source)[0]
+        _score(source, entry["answer"], entry)
 
     def is_harmless(self, problem: Problem, response: str) -> bool:
         """Whether the answer can do nothing but be slow, wherever it is run: it has no name and no text in quotes."""

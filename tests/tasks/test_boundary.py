@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import fcntl  # noqa: F401
+import json
 import logging
 import os
 import pty
@@ -62,6 +63,16 @@ def test_an_answer_that_is_evaluated_writes_no_file_and_starts_no_process(datase
     )
     graded(dataset, answer(f"open({str(written)!r}, 'w')"), answer(start), answer("import time; time.sleep(0.3)"))
     assert not written.exists() and not started.exists()
+
+
+def test_the_options_of_a_recorded_task_run_nothing_outside_of_the_boundary(tmp_path: Path) -> None:
+    """They name the variable of an integral, which a scorer evaluates as part of the gold answer."""
+    code = f"import os; os.system('touch {tmp_path}/marker')"
+    options = {"symbols": [f"__import__('builtins').exec({code!r})"]}
+    options |= dict.fromkeys(("min_terms", "max_terms", "min_degree", "max_degree"), 1)
+    with GraderPool(DatasetScorer(GymDataset("simple_integration", json.dumps(options))), timeout=20) as pool:
+        pool.grade([problem_of("simple_integration")], ["<answer>x</answer>"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_confined_process_says_is_data_and_runs_nothing_here(tmp_path: Path) -> None:
