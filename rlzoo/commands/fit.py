@@ -22,8 +22,7 @@ def run(arguments: Namespace) -> int:
     objective = parse(config.objective)
 
     with importing():
-        from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit
-        from rlzoo.model.sharding import check_shards
+        from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit, check_shards
         from rlzoo.report.memory import print_fit, print_host, print_hours, print_room
         from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
         from rlzoo.training.fit import arithmetic, fit, host_bytes

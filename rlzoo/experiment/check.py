@@ -17,7 +17,7 @@ from objectives import OF_TURNS, UNREPORTED, Objective, parse
 from rlzoo.config import Config, LoraConfig, ModelConfig, RolloutConfig, TaskConfig, TrainConfig, read_decodings
 from rlzoo.errors import UserError, nearest
 from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate
-from rlzoo.rollout import check_engine, check_engine_name, engine_class
+from rlzoo.rollout import check_engine, check_engine_name, engine_traits
 from rlzoo.tasks import check_task, load_task
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_keys
@@ -348,7 +348,7 @@ def refuse_unreported(objective: Objective, rollout: RolloutConfig) -> None:
                 f"{rollout.stale}: a part of {objective} reads {what} at rollout time, which no engine "
                 f"reports of an older policy; leave it out"
             )
-    if "entropy_old" in objective.needs and not engine_class(rollout.engine).sees_entropy:
+    if "entropy_old" in objective.needs and not engine_traits(rollout.engine).sees_entropy:
         raise UserError(
             f"{rollout.stale}: a part of {objective} reads the entropy at rollout time, which "
             f"rollout.engine={rollout.engine} does not see of an older policy; leave it out"
@@ -370,7 +370,7 @@ def check_old_logp(objective: Objective, rollout: RolloutConfig) -> None:
             f"nucleus, and the policy's of all tokens; set rollout.top_p=1, or rollout.old_logp=policy"
         )
     _refuse_comparison(objective, rollout)
-    seen = {"entropy_old"} if engine_class(rollout.engine).sees_entropy else set()
+    seen = {"entropy_old"} if engine_traits(rollout.engine).sees_entropy else set()
     if not objective.needs & {"logp_old", "logp", "entropy", *seen}:
         raise UserError(
             f"{ENGINES_OLD_LOGP} has no effect: no part of {objective} reads what rollout.engine={rollout.engine} "
@@ -389,6 +389,16 @@ def _refuse_comparison(objective: Objective, rollout: RolloutConfig) -> None:
                 f"{setting}: {part.name} of {objective} compares the policy's log-probs with the engine's, and would "
                 f"get the engine's for both; leave {setting} out, or remove the part with -{part.name}"
             )
+
+
+def check_shards(train: TrainConfig, processes: int) -> None:
+    """Raises UserError if the number of processes is no multiple of `train.shards`."""
+    if train.shards is not None and processes % train.shards:
+        started = f"{processes} process{'es' * (processes > 1)}"
+        raise UserError(
+            f"train.shards={train.shards}: {started} cannot be dealt over copies of {train.shards} each; start a "
+            f"multiple of that, or leave it out"
+        )
 
 
 # ---- prompts ---------------------------------------------------------------------------------------------------------

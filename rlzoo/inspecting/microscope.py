@@ -37,8 +37,8 @@ from rlzoo.experiment.trial import try_objective
 from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Agreement, Quadrant, View, compare_views, look, quadrants
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.training.rows import plans_by_report
 from rlzoo.training.run import load_trainer
+from rlzoo.training.scoring import plans_by_report
 from rlzoo.training.step import StepRollouts, Trainer
 
 _logger = logging.getLogger(__name__)

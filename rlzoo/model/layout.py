@@ -17,9 +17,6 @@ from torch import Tensor
 
 from rlzoo.model.accelerator import to_device
 
-LONGEST_TREE = 2
-"""Times the hidden size: how long rows with masks between their responses may be. Attention costs length^2 in them."""
-
 
 @dataclass(frozen=True)
 class Responses:

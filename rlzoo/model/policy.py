@@ -16,10 +16,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.model.accelerator import to_device
-from rlzoo.model.layout import LONGEST_TREE, Layout, Responses, filled, grow, in_one_row, pack, packed, padded
+from rlzoo.model.layout import Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import locate, refuse_other_weights, without_progress_bars
 from rlzoo.model.sharding import is_sharded, materialised, outline, whole_parameters
+from rlzoo.model.sizes import LONGEST_TREE
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.model.varlen import VARLEN, packed_options, packs

@@ -21,7 +21,6 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import TrainConfig
-from rlzoo.errors import UserError
 
 Module = TypeVar("Module", bound=nn.Module)
 CPU = torch.device("cpu")
@@ -37,16 +36,6 @@ class Sharding:
 
 OVER_ALL = Sharding()
 """One copy for all processes."""
-
-
-def check_shards(train: TrainConfig, processes: int) -> None:
-    """Raises UserError if the number of processes is no multiple of `train.shards`."""
-    if train.shards is not None and processes % train.shards:
-        started = f"{processes} process{'es' * (processes > 1)}"
-        raise UserError(
-            f"train.shards={train.shards}: {started} cannot be dealt over copies of {train.shards} each; start a "
-            f"multiple of that, or leave it out"
-        )
 
 
 def sharding_of(train: TrainConfig, processes: int, device: torch.device) -> Sharding | None:

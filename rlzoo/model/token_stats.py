@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-CPU_BLOCK = 2**21
-GPU_BLOCK = 2**27
-"""Logits calculated at a time. A CPU's should stay in its cache, which makes this faster than all at once; a GPU's cost
-0.5 GiB, and at 2**24 the casts and additions of each block take as long as its products (benchmarks/gpu)."""
+from rlzoo.model.sizes import CPU_BLOCK, GPU_BLOCK
 
 
 def token_stats(

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from rlzoo.config import Config
 from rlzoo.report.table import Cell, Column, Shown, Table
-from rlzoo.rollout import engine_class
+from rlzoo.rollout import engine_traits
 from rlzoo.rollout.memory import GIB, Shape, set_aside_gib
 from rlzoo.training.fit import Fit, StepArithmetic, free_for_cache, whole_responses
 
@@ -50,7 +50,7 @@ def print_host(host: Mapping[str, float], gpus: int) -> None:
 
 def print_room(config: Config, shape: Shape, fit: Fit, gpus: int) -> None:
     """How many responses are decoded side by side once they are long, and what would make room for more."""
-    engine = engine_class(config.rollout.engine)
+    engine = engine_traits(config.rollout.engine)
     if engine.apart or not shape.cached_numbers:
         return
     room, sampled = whole_responses(config, shape, gpus)

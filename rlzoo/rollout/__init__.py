@@ -3,11 +3,12 @@
 import inspect
 from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlzoo.config import Config, ModelConfig, RolloutConfig, read_decodings
 from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
+from rlzoo.rollout.traits import TransformersTraits, VllmServerTraits, VllmTraits
 from rlzoo.tasks.outside import load_outside
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ BUILTIN_ENGINES = {
     "vllm_server": ("rlzoo.rollout.vllm_server", "VllmServer"),
 }
 """The engines of this package: name -> module and class. Their modules import what samples when they are loaded."""
+TRAITS = {"transformers": TransformersTraits, "vllm": VllmTraits, "vllm_server": VllmServerTraits}
 
 
 def check_engine_name(written: str) -> None:
@@ -53,6 +55,11 @@ def engine_class(written: str) -> "type[RolloutEngine]":
     except TypeError:
         raise UserError(f"rollout.engine={written}: its check must take rollout, model and decodings") from None
     return loaded
+
+
+def engine_traits(written: str) -> Any:
+    """The class that says what an engine can do; for a shipped one nothing that samples is imported."""
+    return TRAITS.get(written) or engine_class(written)
 
 
 def check_engine(config: Config) -> None:

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rlzoo.config import ModelConfig, RolloutConfig
-from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming
-from rlzoo.model.tokenizer import model_config
-from rlzoo.rollout import engine_class
+from rlzoo.files import read_json
+from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming, locate
+from rlzoo.rollout import engine_traits
 
 QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
 """Model types that normalise queries and keys of each head."""
@@ -76,6 +78,12 @@ KNOWN = {
 """The models of `configs/`, as their config.json on the hub has them, so that these need no network."""
 
 
+_HEADS = ("num_attention_heads", "num_key_value_heads")
+_SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size", *_HEADS)
+PLAIN = {"qwen2": _SIZES, "qwen3": (*_SIZES, "head_dim")}
+"""Types of models whose shape these entries of config.json give, so that transformers need not be imported."""
+
+
 def teacher_shape(config: ModelConfig, shape: Shape) -> Shape | None:
     """The shape of `model.teacher`, `shape` being the policy's; None if it has no weights of its own."""
     other = as_teacher(config)
@@ -89,7 +97,7 @@ def shape_of(config: ModelConfig) -> Shape:
     """The shape of `model.name`. Raises UserError if its configuration cannot be had."""
     if config.name in KNOWN:
         return KNOWN[config.name]
-    text: Any = model_config(config).get_text_config()
+    text: Any = _plain(config) or _described(config)
     heads = getattr(text, "num_attention_heads", None) or 0
     return Shape(
         hidden=text.hidden_size,
@@ -103,6 +111,29 @@ def shape_of(config: ModelConfig) -> Shape:
         qk_norm=text.model_type in QK_NORM,
         windowed=sum(kind != "full_attention" for kind in getattr(text, "layer_types", None) or ()),
     )
+
+
+def _plain(config: ModelConfig) -> SimpleNamespace | None:
+    """What config.json of a folder says by itself of a model whose defaults change no size; None for any other."""
+    file = Path(locate(config).path) / "config.json"
+    if not file.is_file():
+        return None
+    try:
+        found = read_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or found.get("use_sliding_window") or "auto_map" in found:
+        return None
+    numbers = [found.get(name) for name in PLAIN.get(str(found.get("model_type")), ("",))]
+    is_whole = all(isinstance(number, int) and number > 0 for number in numbers)
+    is_whole &= isinstance(found.get("tie_word_embeddings"), bool) and isinstance(found.get("layer_types", []), list)
+    return SimpleNamespace(**found) if is_whole else None
+
+
+def _described(config: ModelConfig) -> Any:
+    from rlzoo.model.tokenizer import model_config
+
+    return model_config(config).get_text_config()
 
 
 # ---- keys and values -------------------------------------------------------------------------------------------------
@@ -131,7 +162,7 @@ def set_aside_gib(rollout: RolloutConfig, usual: float, model: ModelConfig, shap
 
 def cache_bytes(rollout: RolloutConfig, model: ModelConfig, shape: Shape, rows: int, length: int) -> float:
     """Bytes for `rows` responses side by side, each of `length` tokens with its prompt, or what is set aside."""
-    engine = engine_class(rollout.engine)
+    engine = engine_traits(rollout.engine)
     if engine.apart:
         return 0.0
     if engine.kv_cache_gib is not None:

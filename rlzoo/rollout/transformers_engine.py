@@ -16,23 +16,19 @@ from rlzoo.model.sharding import is_sharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling, widened
 from rlzoo.rollout.decoding import Watch, draw, uniform
+from rlzoo.rollout.traits import TransformersTraits
 
 FINISHED_FRACTION = 0.1
 """Finished rows leave the batch when they make up this part of it: others take their places in the cache."""
 
 
-class TransformersEngine:
+class TransformersEngine(TransformersTraits):
     """Samples with the policy's own weights in float32, or with a bfloat16 copy of them whose head stays exact.
 
     Of sharded weights it samples with a whole copy in either dtype, so that processes need not keep in step.
     Every draw depends on seed, row and position alone, so the same seed gives the same responses; `rows_per_batch` and
     the responses that finish early matter only as far as they change the rounding of the logits.
     """
-
-    sees_entropy, apart, shares_weights, sleeps = True, False, True, False
-    kv_cache_gib = None
-    reads = frozenset({"noise"})
-    packages = ("transformers",)
 
     def __init__(
         self,

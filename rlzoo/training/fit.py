@@ -14,12 +14,11 @@ from typing import Any
 
 from objectives import Objective
 from rlzoo.config import Config, TrainConfig
-from rlzoo.model.layout import LONGEST_TREE
 from rlzoo.model.pretrained import INITIAL
-from rlzoo.model.token_stats import GPU_BLOCK
-from rlzoo.rollout import engine_class
+from rlzoo.model.sizes import GPU_BLOCK, LONGEST_TREE
+from rlzoo.rollout import engine_traits
 from rlzoo.rollout.memory import GIB, SPARE, Shape, bytes_per_token, cache_bytes, set_aside_gib
-from rlzoo.training.rows import OTHERS, POLICY, step_scoring
+from rlzoo.training.scoring import OTHERS, POLICY, step_scoring
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
@@ -87,7 +86,7 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
         held["reference"] = 4.0 * weights / share
     if teacher is not None and not (model.lora.rank and model.teacher == INITIAL):
         held["teacher"] = 4.0 * teacher.parameters / share
-    engine = engine_class(rollout.engine)
+    engine = engine_traits(rollout.engine)
     needs_copy = not engine.apart and (not engine.shares_weights or bfloat16 or share > 1)
     copy = {"sampler's weights": copy_bytes(shape, bfloat16, share, engine.shares_weights)} if needs_copy else {}
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens
@@ -177,7 +176,7 @@ def host_bytes(
     weights, adapted = 4.0 * shape.parameters, bool(config.model.lora.rank)
     if shares_copies(config.train, gpus):
         number = 2.0 if config.model.precision == "bfloat16" else 4.0
-        sleeping = number * shape.parameters if engine_class(config.rollout.engine).sleeps else 0.0
+        sleeping = number * shape.parameters if engine_traits(config.rollout.engine).sleeps else 0.0
         start = max(4.0 * max(_trial(model) for model in (shape, teacher or shape)), sleeping)
         return {"start": start, "resume": start, "always": sleeping, "checkpoint": 12.0 * shape.parameters}
     beside = [_checked(shape)]
@@ -270,7 +269,7 @@ def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: 
 def _has_room(config: Config, shape: Shape) -> bool:
     """Whether keys and values, where it is set how much they may take, have room for a whole response."""
     rollout = config.rollout
-    if rollout.kv_cache_gib is None or engine_class(rollout.engine).kv_cache_gib is None:
+    if rollout.kv_cache_gib is None or engine_traits(rollout.engine).kv_cache_gib is None:
         return True
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens + SPARE
     return rollout.kv_cache_gib * GIB >= bytes_per_token(shape, config.model) * longest
@@ -288,7 +287,7 @@ def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str
         yield "train.sharding=fsdp", "train", {"sharding": "fsdp"}
     if train.tokens_per_micro_batch > longest:
         yield f"train.tokens_per_micro_batch={longest}", "train", {"tokens_per_micro_batch": longest}
-    engine = engine_class(rollout.engine)
+    engine = engine_traits(rollout.engine)
     if not engine.apart and engine.kv_cache_gib is None:
         rows = max(1, rollout.rows_per_batch // 8)
         yield f"rollout.rows_per_batch={rows}", "rollout", {"rows_per_batch": rows}
@@ -458,7 +457,7 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
     once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
-    by_engine, sees_entropy = rollout.old_logp == "engine", engine_class(rollout.engine).sees_entropy
+    by_engine, sees_entropy = rollout.old_logp == "engine", engine_traits(rollout.engine).sees_entropy
     loop, fields, _ = step_scoring(objective, train.minibatches_per_step, rollout.may_be_stale, by_engine, sees_entropy)
     again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step

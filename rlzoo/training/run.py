@@ -19,7 +19,7 @@ from rlzoo.doctor.following import Following
 from rlzoo.doctor.indicators import PATIENCE
 from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
-from rlzoo.experiment.check import check
+from rlzoo.experiment.check import check, check_shards
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.machine import less_memory
@@ -28,7 +28,7 @@ from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
 from rlzoo.model.accelerator import broadcast_from_main, make_accelerator, prepare_deterministic
 from rlzoo.model.flops import forward_flops, measured_peak
-from rlzoo.model.sharding import check_shards, is_sharded, sharding_of
+from rlzoo.model.sharding import is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES, open_sampler
 from rlzoo.signals import Interrupted, heard, interrupt, number_of

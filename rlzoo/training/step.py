@@ -46,7 +46,6 @@ from rlzoo.tasks.base import Problem
 from rlzoo.training.metrics import StepMetrics, count_groups, rollout_metrics, sampling_metrics, staleness
 from rlzoo.training.rows import (
     DUMMY_ROW,
-    POLICY,
     ForwardPasses,
     gather_rollouts,
     grade_share,
@@ -56,8 +55,8 @@ from rlzoo.training.rows import (
     round_seed,
     sampling_of,
     scored_groups,
-    step_scoring,
 )
+from rlzoo.training.scoring import POLICY, step_scoring
 from rlzoo.training.stale_rollouts import (
     PartialRollouts,
     numbered_problems,

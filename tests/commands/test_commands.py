@@ -89,8 +89,8 @@ def test_a_wrong_word_imports_no_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_zoo_is_shown_and_compared_without_torch() -> None:
-    lines = ["objectives", "objectives stapo+clip_higher", "objectives stapo grpo", "objectives --search clip"]
+def test_the_zoo_is_shown_and_memory_predicted_without_torch() -> None:
+    lines = ["objectives", "objectives stapo+clip_higher", "objectives stapo grpo", "objectives --search clip", "fit"]
     command = [sys.executable, "-c", WITHOUT_TORCH]
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=True)
     assert not done.stderr

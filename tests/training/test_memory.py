@@ -1,5 +1,6 @@
 """`rlzoo fit` counts what a real forward pass keeps, and says what makes the papers' settings fit."""
 
+import json
 import re
 import weakref
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from rlzoo.model.layout import Responses
 from rlzoo.model.lora import adapters, add_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import shard
+from rlzoo.rollout import memory
 from rlzoo.rollout.memory import GIB, KNOWN, Shape, shape_of
 from rlzoo.training.fit import (
     StepArithmetic,
@@ -36,7 +38,7 @@ from rlzoo.training.fit import (
     token_bytes,
 )
 from tests.conftest import error_of
-from tests.model.tiny_models import tiny_tokenizer
+from tests.model.tiny_models import CONFIGS, tiny_tokenizer
 from tests.simulated_device.updates import counting
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +167,20 @@ def test_weights_and_adapters_are_counted_as_they_are(name: str, tmp_path: Path)
     assert abs(shape.parameters / policy.model.num_parameters() - 1) < 0.02
     add_adapters(policy.model, load_config(["model.lora.rank=3"]).model.lora)
     assert shape.adapters(3) == sum(weight.numel() for weight in adapters(policy).values())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_sizes_read_from_a_file_are_those_that_transformers_reads(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CONFIGS[name].save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    saved.pop("layer_types", None)  # which older files lack
+    (tmp_path / "config.json").write_text(json.dumps(saved))
+    model = ModelConfig(name=str(tmp_path))
+    shape = shape_of(model)
+    monkeypatch.setattr(memory, "PLAIN", {})
+    assert shape == shape_of(model)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -19,7 +19,7 @@ from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.training.rows import step_scoring
+from rlzoo.training.scoring import step_scoring
 from rlzoo.training.step import StepRollouts
 from tests.training.recording import Recording, collected_by, rollouts
 from tests.training.test_trainer import by_hand

@@ -11,12 +11,11 @@ from torch.distributed.fsdp import FSDPModule
 from objectives import parse
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
-from rlzoo.experiment.check import check_keys
+from rlzoo.experiment.check import check_keys, check_shards
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import (
     CPU,
     add_up_copies,
-    check_shards,
     local_rows,
     rows_here,
     shard,
