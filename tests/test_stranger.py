@@ -307,7 +307,11 @@ def test_a_pickle_that_a_configuration_names_is_not_loaded(
     model = json.loads((checkpoint / "config.json").read_text())
     write_json(checkpoint / "config.json", {**model, "transformers_weights": "adapter_model.bin"})
     (checkpoint / "adapter_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
-    assert "names the weights adapter_model.bin" in error_of(capsys, "eval", run) and not marker.exists()
+    resumed = ("train", run / "config.yaml", f"output={run}", "resume=true", "train.steps=2")
+    for words in (("eval", run), resumed):
+        assert "names the weights adapter_model.bin" in error_of(capsys, *words) and not marker.exists()
+    write_json(checkpoint / "config.json", {**model, "attn_implementation": "someone/kernel"})
+    assert "code of the hub, attn_implementation=someone/kernel" in error_of(capsys, *resumed)
 
 
 def test_adapters_in_a_checkpoint_are_not_loaded(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:

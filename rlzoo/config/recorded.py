@@ -88,6 +88,8 @@ def _names(key: Key, value: str) -> Sequence[str]:
         return [key.name]
     if Mark.MAY_NAME_CODE not in key.facts:
         return [value] * (value not in _SHIPPED_TOOLS)
+    if key.name == "model.attention":
+        return [value] * ("/" in value)  # a kernel of the hub
     is_data_set = key.name == "task.name" and _DATA_SET.fullmatch(value)  # of reasoning-gym, written as a class is
     return [value] * (is_outside(value) and not is_data_set)
 

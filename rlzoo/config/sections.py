@@ -51,7 +51,7 @@ class ModelConfig:
     (the starting weights), or `policy` (the weights as they are), which needs `task.teacher_prompt`."""
     precision: Annotated[Literal["float32", "bfloat16"], RESULTS, EVALUATES | TASK | FIT] = "float32"
     """`float32`; or `bfloat16`, which calculates in bfloat16 over float32 master weights."""
-    attention: Annotated[str, RESULTS, EVALUATES | TASK | FIT] = "sdpa"
+    attention: Annotated[str, RESULTS, EVALUATES | TASK | FIT, Mark.MAY_NAME_CODE] = "sdpa"
     """The attention of transformers: `sdpa`, `eager`, `flash_attention_2`, ...; or `varlen`: responses in
     one row without masks and padding, by torch's own flash attention on CUDA in bfloat16, by SDPA elsewhere."""
     share_prompts: Annotated[bool, RESULTS, FIT] = True

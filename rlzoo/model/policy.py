@@ -18,7 +18,7 @@ from rlzoo.errors import UserError, one_line
 from rlzoo.model.accelerator import to_device
 from rlzoo.model.layout import Layout, Responses, filled, grow, in_one_row, pack, packed, padded
 from rlzoo.model.lora import adapters, without_adapters
-from rlzoo.model.pretrained import locate, refuse_other_weights, without_progress_bars
+from rlzoo.model.pretrained import Pretrained, locate, refuse_other_weights, without_progress_bars
 from rlzoo.model.sharding import is_sharded, materialised, outline, whole_parameters
 from rlzoo.model.sizes import LONGEST_TREE
 from rlzoo.model.token_stats import head_logits, token_stats, token_stats_of_logits
@@ -165,6 +165,7 @@ class Policy(nn.Module):
 
     def load(self, folder: Path) -> None:
         """Takes over the weights of a saved policy of the same architecture. Raises ValueError if some lack."""
+        refuse_other_weights(Pretrained(str(folder), {}))
         with without_progress_bars():
             loaded: Any = type(self.model).from_pretrained(
                 folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True

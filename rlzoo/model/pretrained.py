@@ -78,9 +78,9 @@ def _another_reads() -> bool:
 
 
 def refuse_other_weights(source: Pretrained) -> None:
-    """Raises ValueError where transformers would load adapters beside the weights, or weights from a pickle.
+    """Raises ValueError where transformers would load adapters beside the weights, a pickle, or code of the hub.
 
-    Weights that config.json names are loaded whatever `use_safetensors` says.
+    Weights that config.json names are loaded whatever `use_safetensors` says, and kernels whatever is trusted.
     """
     from transformers import PretrainedConfig
     from transformers.utils.peft_utils import find_adapter_config_file
@@ -90,6 +90,9 @@ def refuse_other_weights(source: Pretrained) -> None:
             f"it has adapters, by {ADAPTER_CONFIG}; merge them into its weights (merge_and_unload of peft)"
         )
     named = PretrainedConfig.get_config_dict(source.path, revision=source.options.get("revision"))[0]
+    for key in ("attn_implementation", "experts_implementation"):
+        if "/" in str(named.get(key)):
+            raise ValueError(f"its config.json names code of the hub, {key}={one_line(named[key])}; remove that name")
     weights = str(named.get("transformers_weights") or "")
     if weights and not weights.endswith((".safetensors", ".safetensors.index.json")):
         raise ValueError(f"its config.json names the weights {weights}; save them as safetensors, and remove that name")

@@ -48,8 +48,12 @@ def test_every_key_by_which_something_is_imported_says_so() -> None:
     loading = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "load_outside"]
     told = {ast.literal_eval(call.args[0]) for call in loading} - {"experiments"}
     otherwise = {"objective", "model.trust_remote_code", "task.allow_unconfined", "task.unconfined_reward"}
-    otherwise |= {"rollout.engine_args", "rollout.server"}
+    otherwise |= {"rollout.engine_args", "rollout.server", "model.attention"}
     assert {key.name for key in keys(Config) if key.names_code} == told | otherwise
+
+
+def test_an_attention_that_transformers_loads_from_the_hub_is_code() -> None:
+    assert outside_names({"model.attention": "someone/kernel"}) and not outside_names({"model.attention": "sdpa"})
 
 
 def test_arguments_of_vllm_name_code_unless_they_are_known_not_to() -> None:
