@@ -44,6 +44,7 @@ class WarmupConfig:
 MapRegime = Literal[
     "on_policy",
     "stale",
+    "slightly_stale",
     "mismatched",
     "hard",
     "long",
@@ -59,7 +60,7 @@ MapRegime = Literal[
 @dataclass
 class MapConfig:
     regimes: list[MapRegime] = field(default_factory=list)
-    """Where objectives are looked at: `regimes=stale,hard`; all ten if empty."""
+    """Where objectives are looked at: `regimes=stale,hard`; all eleven if empty."""
     batches: Annotated[int, Ge(8)] = 24
     """Batches of rollouts in each regime, which all objectives share."""
     seed: Natural = 0

@@ -37,8 +37,8 @@ class Regime:
     """Responses of a group."""
     groups: int = 1
     """Groups of each prompt."""
-    moved: bool = False
-    """Whether the policy has learnt since the rollouts."""
+    moved: float = 0.0
+    """How far the policy has learnt since the rollouts: 1 for ratios up to about 2."""
     sampler_noise: float = 0.0
     """The deviation of the logits of the sampler from those of the policy."""
     flipped: float = 0.0
@@ -51,7 +51,12 @@ REGIMES = {
     regime.name: regime
     for regime in (
         Regime("on_policy", "the policy that samples is the policy that learns; 15 to 75 % right"),
-        Regime("stale", "the policy has moved since the rollouts, as late in a step of many updates", moved=True),
+        Regime("stale", "the policy has moved since the rollouts, as late in a step of many updates", moved=1.0),
+        Regime(
+            "slightly_stale",
+            "the policy has moved as little as on the leaderboards: a clip takes 0.3 % of tokens",
+            moved=0.2,
+        ),
         Regime("mismatched", "the engine samples with other logits than the trainer's", sampler_noise=0.4),
         Regime("hard", "one response in fifteen is right", right=(1 / 15, 1 / 15)),
         Regime(
@@ -85,6 +90,8 @@ class RegimeSetting:
     current: Tensor
     """The policy that is updated."""
     reference: Tensor
+    teacher: Tensor
+    """The policy from which distillation learns: it gives right responses more probability."""
     value: Tensor
     """[P, R]: the true reward, from 0 to 1."""
 
@@ -105,7 +112,8 @@ def make_setting(regime: Regime) -> RegimeSetting:
     language = Language(regime.letters, regime.limit)
     old = _policy(regime, language, generator)
     value = _rewards(regime, language, old, generator)
-    current = _moved(language, old, value, generator) if regime.moved else old
+    direction = _reward_gradient(language, old, value)
+    current = old + regime.moved * (0.2 * _normal(old.shape, generator) + 1.2 * direction) if regime.moved else old
     return RegimeSetting(
         regime,
         language,
@@ -113,6 +121,7 @@ def make_setting(regime: Regime) -> RegimeSetting:
         old=old,
         current=current,
         reference=old + 0.3 * _normal(old.shape, generator),
+        teacher=old + 3.0 * direction,
         value=value,
     )
 
@@ -148,11 +157,11 @@ def _rewards(regime: Regime, language: Language, old: Tensor, generator: torch.G
     return value * ~language.truncated
 
 
-def _moved(language: Language, old: Tensor, value: Tensor, generator: torch.Generator) -> Tensor:
-    """Towards the reward, and with the noise of learning: ratios up to about 2."""
+def _reward_gradient(language: Language, old: Tensor, value: Tensor) -> Tensor:
+    """The gradient of the expected reward at a table, scaled to a largest entry of 1."""
     table = old.clone().requires_grad_()
     (gradient,) = torch.autograd.grad((language.log_probs(table).exp() * value).sum(), table)
-    return old + 0.2 * _normal(old.shape, generator) + 1.2 * gradient / gradient.abs().max()
+    return gradient / gradient.abs().max()
 
 
 # ---- quantities ------------------------------------------------------------------------------------------------------
@@ -289,6 +298,7 @@ def rollouts_of(setting: RegimeSetting, prompt: Tensor, response: Tensor, reward
         sum_pi_squared_old=setting.old.softmax(-1).flatten(0, -2).square().sum(-1)[place],
         logp_sampler=token_stats(setting.sampler, place, symbol)[0],
         logp_ref=token_stats(setting.reference, place, symbol)[0],
+        logp_teacher=token_stats(setting.teacher, place, symbol)[0],
         logp_prompt=-1.0 - 0.05 * prompt.double(),
         micro_batch=number * MICRO_BATCHES // len(number),
         random_key=random_keys(number // regime.responses, language.limit, seed=0),

@@ -13,7 +13,7 @@ from rlzoo.lab.map.regimes import MapRollouts, Regime, RegimeSetting, make_setti
 def tiny_setting(moved: bool = False, responses: int = 3) -> RegimeSetting:
     """One letter, at most two symbols, one prompt: the end is right, the letter and the end wrong, two letters cut."""
     setting = make_setting(Regime("tiny", "for tests", letters=1, limit=2, responses=responses, moved=moved))
-    tables = {name: getattr(setting, name)[:1] for name in ("sampler", "old", "current", "reference")}
+    tables = {name: getattr(setting, name)[:1] for name in ("sampler", "old", "current", "reference", "teacher")}
     return replace(setting, value=torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64), **tables)
 
 
