@@ -316,6 +316,8 @@ _NOTHING = {
     **dict.fromkeys(("dne", "the limit does not exist", "limit does not exist"), "does not exist"),
     **{"no solutions": "no solution", "no real solutions": "no real solution"},
 }
+_NUMBERS = {**{name: str(number) for number, name in enumerate(_BASES)}, "infinity": r"\infty"}
+"""What a word says as a number."""
 _EMPTY = (r"\emptyset", "")
 _SAID = re.compile(
     r"^(?:(?:it|this|that|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?(?:(?:an?|the|on) )?(?=[a-z])"
@@ -352,6 +354,8 @@ def equivalent(gold: str, answer: str) -> bool:
         return False
     if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
         return _is_choice_or_its_value(choice, answer)
+    if (choices := _choices(gold)) and choices == _choices(answer):
+        return True
     if (is_same := same_moment(*map(_peeled, map(typeset, (gold, answer))))) is not None:
         return is_same
     wanted = understood(gold)
@@ -365,7 +369,14 @@ def equivalent(gold: str, answer: str) -> bool:
 
 
 _HEAD = re.compile(r"(?<![\w\\])[A-Za-z]\s?\(\s?([a-z](?:\s?,\s?[a-z])*)\s?\)\s?=")
+_UPRIGHT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\}")
 _NAME_OR_COMMAND = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
+
+
+def _choices(text: str) -> str:
+    r"""The letters of several choices in their order: of `A, C`, `(A) and (C)`, `\text{AC}`; "" of anything else."""
+    letters = re.sub(r"\\(?:text\w*|mathrm|mathbf|mbox|[,;: ])|\band\b|[\s(){},;~$.]", "", text)
+    return letters if re.fullmatch(r"[A-H]{2,}", letters) and [*letters] == sorted({*letters}) else ""
 
 
 def _in_variables_of(gold: str, answer: str) -> str:
@@ -375,6 +386,8 @@ def _in_variables_of(gold: str, answer: str) -> str:
         return answer
     wanted, given = (names.pop().split(",") for names in heads)
     if len(wanted) != len(given) or len({*wanted, *given}) != 2 * len(wanted):
+        return answer
+    if {*given} & {*_NAME_OR_COMMAND.findall(_UPRIGHT.sub("", _HEAD.sub("", gold)))}:  # f(a)=ax is not f(x)=ax
         return answer
     other = dict(zip([*given, *wanted], [*wanted, *given], strict=True))
     return _NAME_OR_COMMAND.sub(lambda name: other.get(name[0], name[0]), answer)
@@ -487,7 +500,7 @@ def _equal(gold: Gold, reading: Reading) -> bool:
         return _equal_ratios(wanted.split(":"), given.split(":"))
     if _words(wanted) and (_words(wanted) == _words(given) or (_words(wanted) == "no solution" and given in _EMPTY)):
         return True
-    if same(gold.meanings, parsed(given)):
+    if same(gold.meanings, parsed(_NUMBERS.get(_words(given), given))):
         return True
     if (prefix := _CHOICE.match(given)) and same(gold.meanings, parsed(given[prefix.end() :])):
         return True

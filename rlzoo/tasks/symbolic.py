@@ -107,6 +107,8 @@ def _equal_numbers(first: Any, second: Any) -> bool:
 def _is_no_difference(first: Any, second: Any) -> bool:
     """False for two numbers, equal in 30 digits, that differ behind them."""
     difference = N(first - second, _DIGITS)
+    if getattr(difference, "_prec", 1) == 1 and first.is_rational and second.is_rational:
+        return bool((first - second).doit() == 0)  # 1 - 2^{-2019} and 1, of whose difference no digit is sure
     return bool(difference == 0) or getattr(difference, "_prec", 1) == 1  # no digit is sure, or it is complex
 
 

@@ -133,7 +133,7 @@ _TEMPERATURE = re.compile(
 
 @dataclass(frozen=True)
 class Unit:
-    """A factor times powers of base units. `words` are what stood there and is no unit."""
+    """A factor times powers of base units. `words` are what stood there and is no unit, `unit^2` for square units."""
 
     factor: Fraction = Fraction(1)
     powers: frozenset[tuple[str, int]] = frozenset()
@@ -150,7 +150,8 @@ class Unit:
         for base, exponent in other.powers:
             powers[base] += exponent * power
         kept = frozenset((base, exponent) for base, exponent in powers.items() if exponent)
-        return Unit(self.factor * other.factor**power, kept, self.words | other.words)
+        words = other.words if power in (1, -1) else {f"{word}^{power}" for word in other.words}
+        return Unit(self.factor * other.factor**power, kept, self.words | words)
 
 
 DEGREE = Unit(powers=frozenset({("degree", 1)}))
@@ -202,6 +203,8 @@ def conversion(wanted: str, given: str) -> str | None:
     It is 1 as well where one names no unit, or another thing that is counted; None if the two cannot be equal.
     """
     first, second = unit_of(wanted), unit_of(given)
+    if _raised_otherwise(first.words, second.words):
+        return None
     if first.words != second.words or Unit() in (first, second):
         return ""
     angles = (dict(first.powers), dict(second.powers))
@@ -215,6 +218,12 @@ def conversion(wanted: str, given: str) -> str | None:
     if first.powers != second.powers:
         return None
     return "" if ratio == 1 else rf"\frac{{{ratio.numerator}}}{{{ratio.denominator}}}"
+
+
+def _raised_otherwise(first: frozenset[str], second: frozenset[str]) -> bool:
+    """Whether two texts have one word in different powers, as square units and cubic units have."""
+    powers = [dict(word.split("^") for word in words if "^" in word) for words in (first, second)]
+    return any(powers[1].get(word, power) != power for word, power in powers[0].items())
 
 
 def _plain(text: str) -> str:
