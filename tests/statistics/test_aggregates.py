@@ -5,8 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from rlzoo.comparing.results import SetDecoding, with_macro_averages
-from rlzoo.config.decoding import Decoding
 from rlzoo.statistics.aggregates import (
     area_under_curve,
     macro_values,
@@ -33,15 +31,6 @@ def test_values_of_a_macro_average_have_its_mean_and_its_interval() -> None:
     found = distribution(macro_values(sets), 1).interval()
     assert found.mean == pytest.approx(np.mean([it.mean() for it in sets]))
     assert found.half_width == pytest.approx(1.96 * error, rel=0.03)
-
-
-def test_macro_averages_are_of_several_sets_at_one_decoding() -> None:
-    hot, cold = Decoding(1.0, 1.0), Decoding(0.0, 1.0)
-    sets = [SetDecoding.of("a", hot), SetDecoding.of("b", hot), SetDecoding.of("a", cold)]
-    parts = with_macro_averages(sets)
-    assert list(parts.values()) == [sets[:2], [sets[0]], [sets[1]], [sets[2]]]
-    assert [str(it) for it in parts][:2] == ["macro average, T=1, top-p=1", "a, T=1, top-p=1"]
-    assert with_macro_averages([hot, cold]) == {hot: [hot], cold: [cold]}
 
 
 def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample() -> None:
@@ -78,12 +67,3 @@ def test_accuracy_at_a_compute_lies_on_the_line_between_two_evaluations() -> Non
     assert estimate is not None and estimate.low < estimate.mean < estimate.high
     assert estimate.mean == pytest.approx(row.accuracy[:, 5:7].mean())
     assert accuracies_at([Curves(row.compute[:1], row.accuracy[:1])], between) == [None]
-
-
-def test_the_interval_at_a_compute_is_narrower_among_rows_that_are_alike() -> None:
-    noise = 0.01 * np.random.default_rng(1).normal(size=(8, 3, 1))
-    spent = np.tile(np.arange(12.0), (3, 1))
-    rows = [Curves(spent, 0.5 + 0.01 * spent + own) for own in noise]
-    (alone,), together = accuracies_at(rows[:1], 5.5), accuracies_at(rows, 5.5)
-    assert alone and together[0]
-    assert together[0].mean == alone.mean and together[0].half_width < alone.half_width

@@ -96,12 +96,6 @@ def test_with_many_seeds_and_problems_it_is_the_crossed_analysis_of_variance() -
     assert distribution(scores, 1).interval().half_width == pytest.approx(1.96 * np.sqrt(variance), rel=0.03)
 
 
-def test_runs_that_score_alike_still_leave_doubt_about_other_seeds() -> None:
-
-    alike = distribution(np.broadcast_to(np.array([1.0, 1.0, 0.0, 0.0]), (3, 4)), 2)
-    assert alike.seeds[0].error > 0
-
-
 def test_the_macro_average_weighs_benchmarks_alike_and_resamples_each() -> None:
     generator = np.random.default_rng(0)
     large, small = generator.random((400, 1)), generator.random((30, 1))
