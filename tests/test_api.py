@@ -258,12 +258,3 @@ def test_a_function_is_named_by_where_other_processes_find_it(tmp_path: Path, mo
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
     with pytest.raises(rlzoo.UserError, match="inner"):
         path_of("task.reward", inner)
-
-
-def test_the_library_lines_of_the_page_work_as_typed() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
-    lines = page.split("import torch")[1].split("\n\n")[0].splitlines()
-    names: dict[str, Any] = {}
-    exec("import torch" + "\n".join(line.strip() for line in lines), names)
-    (push,) = names["parse"]("stapo+clip_higher").token_gradients(names["batch"])
-    assert push.shape == names["mask"].shape

@@ -97,10 +97,6 @@ def test_the_zoo_is_shown_and_memory_predicted_without_torch() -> None:
     assert done.stdout.count("\n0\n") == len(lines)
 
 
-def test_a_file_to_grade_again_may_have_an_equals_sign_in_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "unknown key" not in error_of(capsys, "grade", "regrade=true", "runs/g=5/nowhere.jsonl")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",

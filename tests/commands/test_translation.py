@@ -241,10 +241,6 @@ def test_what_the_buffer_for_long_responses_lacks_is_named() -> None:
         assert (RESPONSE in line) == (not given) and "to be given" in line
 
 
-def test_a_reward_manager_is_not_called_unread() -> None:
-    assert not from_peer("verl", GRPO | {"reward.reward_manager.name": "dapo"}).differences
-
-
 def test_a_name_that_a_program_reads_is_never_called_unread_and_never_given_twice() -> None:
     settings, program = GRPO | {"data.max_response_length": 512}, "recipe.entropy.main"
     assert not [line for line in from_peer("verl", settings, program=program).differences if "512" in line]

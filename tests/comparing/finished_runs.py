@@ -17,6 +17,8 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import write_json_lines
 
 PROBLEMS, SAMPLES, STEPS = 12, 4, 5
+AS_MADE = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
+"""The settings of runs that `make_run` makes."""
 DECODINGS = (Decoding(1.0, 1.0), Decoding(0.7, 0.9))
 
 

@@ -21,12 +21,12 @@ from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, RowName, leave_one_out, read_grid
 from rlzoo.comparing.launchers import Local
 from rlzoo.comparing.leaderboard import make_leaderboard
-from rlzoo.config import load_config, words_of
+from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.files import read_json_lines
 from rlzoo.report.grid_view import GridView
 from rlzoo.report.leaderboard import comma_separated, markdown, page
-from tests.comparing.finished_runs import make_run
+from tests.comparing.finished_runs import AS_MADE, make_run
 from tests.conftest import error_of, interruptible
 from tests.objectives.zoo_names import RECIPES
 
@@ -95,8 +95,7 @@ def test_an_ablation_removes_each_part_that_can_be_removed(recipe: str) -> None:
 
 @pytest.mark.slow
 def test_an_ablation_says_what_it_is_without_and_not_another_name(tmp_path: Path) -> None:
-    words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
-    found, _ = read_grid(["seeds=0,1", f"output={tmp_path}", *words], ["justrl"])
+    found, _ = read_grid(["seeds=0,1", f"output={tmp_path}", *AS_MADE], ["justrl"])
     found.save()
     for number, cell in enumerate(found.cells):
         make_run(cell.folder.path, cell.entry.expression, cell.seed, 0.3 + 0.04 * number)
@@ -221,18 +220,6 @@ def test_a_mistake_is_one_clear_line_before_anything_runs(
     monkeypatch.chdir(tmp_path)
     assert says in error_of(capsys, "compare", *words)
     assert not Path("runs").exists()
-
-
-def test_words_of_a_configuration_lead_back_to_it() -> None:
-    words = (
-        "train.steps=7",
-        "task.options={digits: 3}",
-        "train.betas=[0.8,0.9]",
-        'log.project="a: b"',
-        "objective=dapo",
-    )
-    config = load_config(["configs/sums.yaml", *words])
-    assert load_config(["configs/sums.yaml", *words_of(config)]) == config
 
 
 def test_of_two_calls_at_once_neither_loses_the_rows_of_the_other(tmp_path: Path) -> None:

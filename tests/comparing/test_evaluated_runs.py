@@ -24,13 +24,8 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.leaderboard import comma_separated, markdown, page
-from rlzoo.statistics.aggregates import macro_problems, macro_values
-from rlzoo.statistics.differences import RunScores
-from rlzoo.statistics.family import Measure
-from rlzoo.statistics.intervals import macro_average
-from rlzoo.statistics.verdicts import Finding, judge
-from tests.comparing.finished_runs import SAMPLES, STEPS, make_run, records
-from tests.conftest import error_of
+from rlzoo.statistics.verdicts import Finding
+from tests.comparing.finished_runs import AS_MADE, SAMPLES, STEPS, make_run, records
 
 HOT = Decoding(1.0, 1.0)
 AIME, MATH = SetDecoding.of("aime24", HOT), SetDecoding.of("math500", HOT)
@@ -97,22 +92,6 @@ def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_
     assert best.results[AIME].difference.mean == pytest.approx(np.mean(means[3:]) - np.mean(means[:3]))  # type: ignore[union-attr]
 
 
-def test_on_benchmarks_rows_with_settings_of_their_own_are_rows(tmp_path: Path) -> None:
-    same = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
-    grid, _ = read_grid(
-        [*(f"grpo train.learning_rate={rate}" for rate in ("1e-5", "1e-4")), "seeds=0,1", f"output={tmp_path}", *same]
-    )
-    grid.save()
-    for cell in grid.cells:
-        make_run(cell.folder.path, "grpo", cell.seed, 0.5, *cell.entry.settings)
-        make_evaluation(cell.folder.path, "aime24", 0.5)
-    found, baseline, _ = read_folders([str(tmp_path)], ["aime24"])
-    rows = make_leaderboard(found, baseline or "grpo train.learning_rate=1e-5").rows
-    assert {(str(row.name), *row.results) for row in rows} == {
-        (f"grpo train.learning_rate={rate}", AIME) for rate in ("1e-5", "1e-4")
-    }
-
-
 def test_benchmarks_that_are_named_count_alone(runs: list[Path]) -> None:
     assert [str(it) for it in board(runs, "math500").decodings] == [str(MATH)]
 
@@ -166,15 +145,6 @@ def test_folders_and_files_of_evaluations_find_their_runs(
     assert {"seeds_needed_at_least"} <= lines[0].keys()
 
 
-@pytest.mark.slow
-def test_evaluations_of_runs_are_asked_for_by_their_benchmarks(
-    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    leaderboard(*runs, "benchmarks=aime24,math500", f"output={tmp_path / 'board'}")
-    assert "macro average" in capsys.readouterr().out
-    assert "amc23" in error_of(capsys, "leaderboard", *runs, "benchmarks=amc23")
-
-
 def test_sets_with_other_numbers_of_samples_are_one_table(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / name, name) for name in ("grpo", "stapo")]
     for run in runs:
@@ -185,20 +155,9 @@ def test_sets_with_other_numbers_of_samples_are_one_table(tmp_path: Path) -> Non
     assert lines["aime24"][f"pass@{2 * SAMPLES}"] and not lines["math500"][f"pass@{2 * SAMPLES}"]
 
 
-def test_where_nothing_is_right_a_macro_average_is_as_unsure_as_the_problems_it_stands_on() -> None:
-    small, large = np.zeros((1, 30)), np.zeros((1, 500))
-    both = RunScores((0,), macro_values([small, large]), macro_problems([small, large]))
-    measures = [Measure({"grpo": scores}, 0.125, {"grpo": "grpo"}) for scores in (both, RunScores((0,), small))]
-    rows, single = (judged.rows for judged in judge(measures, "grpo"))
-    expected = macro_average([np.zeros((30, 8)), np.zeros((500, 8))])
-    assert rows["grpo"].estimate.high == pytest.approx(expected.high, rel=0.05)
-    assert 0.02 < rows["grpo"].estimate.high < single["grpo"].estimate.high
-
-
 def test_a_grid_and_its_evaluations_may_be_named_together_and_those_of_rows_with_settings_alone(tmp_path: Path) -> None:
-    words = ["train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]"]
     found, _ = read_grid(
-        [*(f"grpo train.learning_rate={rate}" for rate in ("1e-5", "1e-4")), "seeds=0", f"output={tmp_path}", *words]
+        [*(f"grpo train.learning_rate={rate}" for rate in ("1e-5", "1e-4")), "seeds=0", f"output={tmp_path}", *AS_MADE]
     )
     found.save()
     places = []

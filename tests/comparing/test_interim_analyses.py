@@ -9,15 +9,13 @@ from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import ANALYSES, analysed_seeds, count_analysis
 from rlzoo.errors import UserError
-from tests.comparing.finished_runs import STEPS, make_run
-
-WORDS = (f"train.steps={STEPS}", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
+from tests.comparing.finished_runs import AS_MADE, make_run
 
 
 def with_seeds(folder: Path, count: int, objectives: tuple[str, ...] = ("grpo", "dapo")) -> str:
     """A grid whose rows have so many seeds, all done."""
     seeds = ",".join(map(str, range(count)))
-    grid, _ = read_grid([*objectives, f"seeds={seeds}", *WORDS, f"output={folder}"])
+    grid, _ = read_grid([*objectives, f"seeds={seeds}", *AS_MADE, f"output={folder}"])
     grid.save()
     for cell in grid.cells:
         if not cell.folder.path.exists():

@@ -22,8 +22,8 @@ from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.grid_words import read_grid_words
 from rlzoo.comparing.launchers import PATIENCE, Job, Local, launching, stop
 from rlzoo.experiment.claim import LOCK
-from rlzoo.files import locked, read_json_lines
-from tests.comparing.finished_runs import make_run
+from rlzoo.files import append_json_line, locked, read_json_lines
+from tests.comparing.finished_runs import AS_MADE, make_run
 from tests.comparing.test_compare import SMALL, grid, silent, table
 from tests.conftest import error_of
 
@@ -170,21 +170,6 @@ def test_jobs_that_finish_their_step_are_ended_at_once_by_a_second_ctrl_c(monkey
     assert all(job.is_ended for job in jobs)
 
 
-class Losing:
-    """Workers that are lost, some after a step."""
-
-    def __init__(self, steps: int, folder: Path) -> None:
-        self.steps, self.metrics, self.started = steps, folder / "metrics.jsonl", 0
-
-    def start(self, *_: Any) -> Job:
-        """One more."""
-        self.started += 1
-        if self.started <= self.steps:
-            with self.metrics.open("a") as file:
-                file.write(f'{{"step": {self.started}, "accuracy": 0}}\n')
-        return Gone()
-
-
 class Gone:
     """A worker that is lost at once."""
 
@@ -196,35 +181,34 @@ class Gone:
     def kill(self) -> None: ...
 
 
-@pytest.mark.parametrize("steps", [0, 2])
-def test_a_run_whose_workers_get_lost_is_given_up_unless_it_takes_steps(steps: int, tmp_path: Path) -> None:
-    cells = grid(tmp_path, "grpo", "seeds=0")
-    (tmp_path / "grpo-0").mkdir()
-    losing = Losing(steps, tmp_path / "grpo-0")
-    (failure,) = compare(cells, 1, silent(), losing)
-    assert losing.started == steps + 1 + module.RETRIES - (steps > 0) and failure.message == "its worker was lost"
+class Losing:
+    """Workers that are lost, each after what `work` does with its number."""
 
-
-class Drawing:
-    """A worker that is lost before it has drawn the curves, and one that has drawn them."""
-
-    def __init__(self, curves: Path) -> None:
-        self.curves, self.started = curves, 0
+    def __init__(self, work: Callable[[int], object] = lambda number: None) -> None:
+        self.work, self.started = work, 0
 
     def start(self, *_: Any) -> Job:
         """One more."""
         self.started += 1
-        if self.started == 2:
-            self.curves.touch()
+        self.work(self.started)
         return Gone()
 
 
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_run_whose_workers_get_lost_is_given_up_unless_it_takes_steps(steps: int, tmp_path: Path) -> None:
+    cells = grid(tmp_path, "grpo", "seeds=0")
+    (tmp_path / "grpo-0").mkdir()
+    line = tmp_path / "grpo-0" / "metrics.jsonl"
+    losing = Losing(lambda step: append_json_line(line, {"step": step, "accuracy": 0}) if step <= steps else None)
+    (failure,) = compare(cells, 1, silent(), losing)
+    assert losing.started == steps + 1 + module.RETRIES - (steps > 0) and failure.message == "its worker was lost"
+
+
 def test_a_run_that_was_lost_while_its_curves_were_drawn_is_started_again_for_them(tmp_path: Path) -> None:
-    words = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
-    cells, _ = read_grid(["grpo", "seeds=0", *words, f"output={tmp_path}"])
+    cells, _ = read_grid(["grpo", "seeds=0", *AS_MADE, f"output={tmp_path}"])
     (run,) = cells.cells
     make_run(run.folder.path, "grpo", 0)
-    drawing = Drawing(run.folder.curves)
+    drawing = Losing(lambda number: run.folder.curves.touch() if number == 2 else None)
     for _ in range(2):
         assert compare(cells, 1, silent(), drawing) == []
         assert drawing.started == 2
@@ -241,7 +225,7 @@ def test_a_run_that_another_process_trains_is_waited_for(tmp_path: Path, monkeyp
         if len(looks) == 3:
             lock.close()
 
-    losing = Losing(0, tmp_path / "grpo-0")
+    losing = Losing()
     monkeypatch.setattr(module.time, "sleep", sleep)
     compare(cells, 1, silent(), losing)
     assert looks[:3] == [0, 0, 0] and losing.started == 1 + module.RETRIES

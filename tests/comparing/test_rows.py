@@ -15,11 +15,9 @@ from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import acting
-from tests.comparing.finished_runs import make_run
+from tests.comparing.finished_runs import AS_MADE, make_run
 from tests.conftest import error_of
 
-AS_MADE = ("train.steps=5", "evaluation.problems=12", "evaluation.samples=4", "evaluation.decodings=[1/1,0.7/0.9]")
-"""The settings of runs that are made up."""
 RATES = ("grpo train.learning_rate=1e-5", "grpo train.learning_rate=1e-4")
 STEPS = "train.steps=3"
 LONG = ("rollout.max_response_tokens=64", "train.learning_rate=2e-5", "evaluation.problems=32", "train.steps=3")
@@ -115,11 +113,6 @@ def test_a_mistake_in_a_row_is_one_line_that_says_what_to_write(
     assert says in error_of(capsys, "compare", "grpo", word)
 
 
-def test_lists_for_keys_of_several_values_are_settings(tmp_path: Path) -> None:
-    found = grid(tmp_path, "grpo train.betas=[0.8,0.9]", "evaluation.decodings=[1/1,0.7/0.9]", "seeds=0")
-    assert len(found.cells) == 1 and found.cells[0].config.train.betas == (0.8, 0.9)
-
-
 # ---- grids of other calls and versions -------------------------------------------------------------------------------
 
 
@@ -146,22 +139,6 @@ def test_a_row_of_an_earlier_call_is_trained_as_well_and_that_is_said(
     assert "dapo is trained as well: an earlier call asked for it" in caplog.text
 
 
-@pytest.mark.parametrize("place", ["objectives", "earlier"])
-def test_code_that_a_grid_alone_names_is_imported_from_none_of_its_lists(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "of_a_stranger.py").write_text("raise SystemExit('it was imported')\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    grid(tmp_path / "grid", "grpo", "dapo", "seeds=0").save()
-    file = tmp_path / "grid" / "grid.json"
-    values = json.loads(file.read_text())
-    entry = {**values["objectives"].pop(), "expression": "dapo+of_a_stranger:x"}
-    values[place].append(entry)
-    file.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"names code of its own.* and was not executed"):
-        grid(tmp_path / "grid", "grpo", "dapo", "seeds=0")
-
-
 # ---- schedule and folder ---------------------------------------------------------------------------------------------
 
 
@@ -181,14 +158,6 @@ def test_the_rate_of_a_comparison_that_names_no_schedule_falls_to_0(
     assert schedule(str(recorded)) == "constant"
     for given in ("constant", "cosine", "linear"):
         assert schedule(*settings_of(load_config([STEPS, f"train.schedule={given}"]))) == given
-
-
-def test_a_folder_is_named_after_a_schedule_that_a_comparison_does_not_have_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folders = {given: default_folder([STEPS, f"train.schedule={given}"]).name for given in ("linear", "constant")}
-    assert folders == {"linear": f"compare-{STEPS}", "constant": f"compare-{STEPS}-train.schedule=constant"}
 
 
 def test_a_grid_of_another_schedule_in_the_usual_folder_is_left_alone(

@@ -28,13 +28,6 @@ def test_what_a_day_can_show_is_calculated_from_the_hours_of_a_run_and_fits_into
     assert f"train.steps={steps} " in f"{text} "
 
 
-@pytest.mark.parametrize(("name", "runs"), [("stare_qwen2.5_math_7b", 9), ("lopti_qwen2.5_3b", 12)])
-def test_what_counts_as_reproduced_costs_what_its_runs_do(name: str, runs: int) -> None:
-    text = " ".join((ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8").split())
-    (hours,) = map(float, re.findall(r"takes ([\d.]+) hours of eight H200", text))
-    assert f"{hours * runs:.1f} hours, {hours * runs / 24:.1f} days of eight H200, before sampling" in text
-
-
 def test_six_runs_of_stapo_are_three_with_the_mask_and_three_without() -> None:
     text = " ".join((ROOT / "docs" / "papers" / "stapo_qwen3_1.7b.md").read_text(encoding="utf-8").split())
     config = load_config([str(ROOT / "configs" / "stapo_qwen3_1.7b.yaml")])

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.commands import main
 from rlzoo.doctor.detectors import examine
 from rlzoo.doctor.following import LOOKS, Following
 from rlzoo.doctor.indicators import Table
@@ -90,15 +89,3 @@ def test_a_long_run_is_looked_at_rarely() -> None:
     for line in records(healthy()) * 10:
         follow(line)
     assert 0 < looks <= LOOKS
-
-
-@pytest.mark.slow
-def test_a_finding_is_a_line_while_training(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)  # type: ignore[arg-type]
-    small = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "rollout.max_response_tokens=2"]
-    held_out = ["evaluation.problems=1", "evaluation.samples=1"]
-    assert main(["train", "objective=grpo-kl", "output=run", "train.steps=4", *small, *held_out]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("finding: ")]
-    assert sum("truncation at step 3" in line for line in lines) == 1

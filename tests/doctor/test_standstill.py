@@ -45,20 +45,6 @@ def test_a_model_that_earned_more_at_first_and_has_no_signal_any_more_is_broken(
     assert "broken" not in standstill(never)[0].reason
 
 
-@pytest.mark.slow
-def test_a_learning_rate_that_ruins_a_model_is_named_at_the_end_and_the_default_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    small = ["rollout.prompts_per_step=4", "evaluation.problems=1", "evaluation.samples=1", "train.steps=9"]
-    assert main(["train", "objective=grpo-kl", "train.learning_rate=1", "output=broken", *small]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "finding: dead groups" in said and "not learning: dead groups at step 9" in said
-    assert said.count("training has broken the model") == 2 and "lower train.learning_rate=1, the likely" in said
-    assert main(["train", "objective=grpo-kl", "train.learning_rate=0.00015", "output=mended", *small]) == 0
-    assert "not learning" not in capsys.readouterr().out
-
-
 def test_a_run_without_a_signal_says_so_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

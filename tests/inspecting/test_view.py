@@ -8,7 +8,6 @@ import torch
 from objectives import Action, Loop, TokenBatch, parse, random_keys, writers
 from rlzoo.inspecting.view import compare_views, look, quadrants
 from rlzoo.report.microscope_page import _details_of, _marks
-from tests.objectives.zoo_sample import RECIPES, fitting
 
 
 def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
@@ -40,17 +39,6 @@ def scored_batch(groups: int = 6, size: int = 4, width: int = 10) -> TokenBatch:
         turn_state=torch.zeros(n, width, dtype=torch.long),
         random_key=random_keys(torch.arange(groups).repeat_interleave(size), width, 0),
     )
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [*fitting(4, RECIPES), "stapo(tau_p=0.5)+entropy20+lopti+kl", "dapo+stare+ar"],
-)
-def test_the_push_is_the_sum_of_the_passes_token_gradients(expression: str) -> None:
-    batch, objective = scored_batch(), parse(expression)
-    view = look(objective, batch)
-    assert torch.equal(view.push, sum(objective.token_gradients(batch), torch.zeros_like(view.push)))
-    assert (view.push != 0).any() and not view.push[~batch.mask].any()
 
 
 def test_each_mini_batch_is_planned_by_itself() -> None:
@@ -101,13 +89,6 @@ def test_silenced_tokens_have_a_push_of_zero_and_one_without_the_part() -> None:
     assert silenced.any() and not view.push[silenced].any()
     (without,) = parse("stapo(tau_p=0.5,q=1)-s2t").token_gradients(batch)
     assert torch.equal(view.without["s2t"], without) and (view.without["s2t"][silenced] > 0).all()
-
-
-def test_a_penalty_is_all_that_pushes_a_silenced_token() -> None:
-    view = look(parse("stapo(tau_p=0.5,q=1)+kl"), scored_batch())
-    silenced = view.silenced["s2t"]
-    assert silenced.any() and (view.penalty[silenced] != 0).all()
-    assert torch.equal(view.push[silenced], view.penalty[silenced])
 
 
 def test_the_push_on_a_logit_is_the_derivative_through_the_softmax() -> None:

@@ -4,11 +4,10 @@ import csv
 import runpy
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
-from rlzoo.lab.claims import FEWEST, Verdict, control_of, decided, interval, verdict_of
+from rlzoo.lab.claims import FEWEST, Verdict, control_of, decided, verdict_of
 from rlzoo.lab.suite.experiment import load_experiment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -79,9 +78,3 @@ def test_a_row_says_whether_the_controls_of_its_experiment_hold() -> None:
             assert row["control"] == control_of(raw, row["experiment"], row["score"], float(row["smallest"]))
     tight, wide = (control_of("confirm", "cut_responses", "accuracy", smallest) for smallest in (1e-6, 1.0))
     assert wide == "holds" != tight
-
-
-def test_an_interval_misses_the_true_mean_at_its_rate() -> None:
-    draws = np.random.default_rng(3).normal(size=(2000, 6))
-    missed = sum(low > 0 or high < 0 for _, low, high in (interval(draw, 0.1) for draw in draws))
-    assert 0.08 < missed / 2000 < 0.12

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rlzoo
-from benchmarks.evidence import doctor_evidence, made, text_of
+from benchmarks.evidence import made, text_of
 from objectives import FAILURE_MODES, ObjectiveError, Weight, names, parse, register
 from rlzoo.commands import main
 from rlzoo.report import failure_modes
@@ -53,21 +53,6 @@ def test_the_package_ships_what_the_committed_results_say() -> None:
     )
     for name, record in files.items():
         assert (EVIDENCE / name).read_text(encoding="utf-8") == text_of(record), "python -m benchmarks.evidence"
-
-
-def test_rates_of_a_detector_that_says_nothing_of_short_runs_are_of_long_ones() -> None:
-    def measured(steps: int, **healthy: int) -> dict[str, Any]:
-        totals = dict.fromkeys(("found", "faulty", "alarms", "healthy"), steps)
-        detectors = {name: {"alarms": it - 1, "healthy": it} for name, it in healthy.items()}
-        return {"steps": steps, **totals, "detectors": detectors}
-
-    found = doctor_evidence(measured(20, repetition=300, idle=0), measured(100, repetition=30, idle=28))
-    longer = {"alarms_longer": 29, "healthy_longer": 30, "steps_longer": 100}
-    assert found["detectors"] == {
-        "repetition": {"alarms": 299, "healthy": 300, "steps": 20, **longer},
-        "idle": {"alarms": 27, "healthy": 28, "steps": 100},
-    }
-    assert found["healthy"] == 20
 
 
 @pytest.mark.parametrize("failure_mode", FAILURE_MODES)

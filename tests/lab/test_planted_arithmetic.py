@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlzoo.lab import planted_arithmetic
 from rlzoo.lab.planted_arithmetic import GIVEN_RATE, USEFUL, USELESS, PlantedArithmetic, PlantedGrader
-from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader, is_held_out
+from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader
 from rlzoo.tasks.base import Problem
 
 TASK = PlantedArithmetic()
@@ -25,17 +25,6 @@ def demonstrations(seed: int, count: int, slip_rate: float = 0.0) -> list[tuple[
 def plant(monkeypatch: pytest.MonkeyPatch, useless: float, useful: float) -> None:
     monkeypatch.setattr(planted_arithmetic, "USELESS_RATE", useless)
     monkeypatch.setattr(planted_arithmetic, "USEFUL_RATE", useful)
-
-
-@pytest.mark.slow
-def test_the_problems_are_those_of_arithmetic() -> None:
-    assert TASK.train == Arithmetic().train
-    assert TASK.held_out == Arithmetic().held_out
-
-
-def test_no_demonstrated_problem_is_held_out() -> None:
-    asked = [str(problem.prompt) for problem, _ in demonstrations(0, 2000)]
-    assert not any(is_held_out(prompt.removesuffix(USEFUL)) for prompt in asked)
 
 
 def test_the_useless_token_stands_last_and_the_useful_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +59,3 @@ def test_planted_tokens_change_no_grade_and_no_answer(seed: int, slip_rate: floa
     planted = "".join(character + data.draw(st.sampled_from(["", USELESS, USEFUL])) for character in plain)
     assert PlantedGrader(-1.0)(problem, planted) == ArithmeticGrader(-1.0)(problem, plain)
     assert TASK.final_answer(problem, planted) == Arithmetic().final_answer(problem, plain)
-
-
-def test_planted_tokens_by_themselves_are_no_answer() -> None:
-    assert TASK.grader(ASKED, "_*").correct == 0
-    assert TASK.grader(ASKED, "92-16=76 _").correct == 0

@@ -12,13 +12,11 @@ from rlzoo.commands import main
 from rlzoo.config import ModelConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.lab.keys import WarmupConfig
-from rlzoo.lab.planted_arithmetic import USEFUL, PlantedArithmetic
 from rlzoo.lab.warmup import evaluate_folder, make_tokenizer, tokenizer_of, warmup
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import EMBEDDED
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.tasks import OWN, demonstrated_task
-from rlzoo.tasks.base import Problem
 from rlzoo.tasks.calculator import Calculator
 
 SMALL = (
@@ -56,20 +54,6 @@ def test_the_same_seed_makes_the_same_weights_and_another_one_others(tmp_path: P
     )
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not any(torch.equal(first[name], other[name]) for name in first if first[name].dim() == 2)
-
-
-def test_a_warmup_leaves_the_global_random_state_alone(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    expected = torch.rand(3)
-    torch.manual_seed(0)
-    made(tmp_path / "model", steps=1)
-    assert torch.equal(torch.rand(3), expected)
-
-
-@pytest.mark.slow
-def test_slips_begin_after_the_clean_part(tmp_path: Path) -> None:
-    _, losses = made(tmp_path / "model", steps=200, clean_fraction=0.9, slip_rate=0.5)
-    assert sum(losses[180:]) / 20 > 1.5 * sum(losses[170:180]) / 10
 
 
 def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took() -> None:
@@ -134,12 +118,6 @@ def test_a_shipped_model_is_small_and_knows_the_characters_of_its_task(name: str
     assert sum(file.stat().st_size for file in (EMBEDDED / name).iterdir()) < 4_000_000
 
 
-def test_the_default_model_is_as_the_defaults_of_the_warmup_describe_it() -> None:
-    model, config = ModelConfig(), WarmupConfig()
-    architecture = load_policy(model, load_tokenizer(model)).model.config
-    assert (architecture.hidden_size, architecture.num_hidden_layers) == (config.hidden_size, config.layers)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "least", "most"),
@@ -152,16 +130,3 @@ def test_a_shipped_model_is_mediocre_when_sampled(name: str, least: float, most:
     accuracies = evaluate_folder(EMBEDDED / name, demonstrated_task(TaskConfig(name)))
     assert least < accuracies["greedy"] < most
     assert 0.25 < accuracies["sampled"] < 0.45
-
-
-class Given(PlantedArithmetic):
-    """Held-out problems behind which the useful token stands already."""
-
-    @property
-    def held_out(self) -> list[Problem]:
-        return [dataclasses.replace(it, prompt=f"{it.prompt}{USEFUL}") for it in PlantedArithmetic().held_out]
-
-
-@pytest.mark.slow
-def test_the_planted_useful_token_is_worth_something_to_its_model() -> None:
-    assert evaluate_folder(EMBEDDED / "planted_arithmetic", Given())["sampled"] > 0.6

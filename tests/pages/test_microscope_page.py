@@ -118,12 +118,6 @@ def test_every_shade_is_legible_in_both_colour_schemes(
     assert browser.execute_script(CONTRAST) >= 4.5
 
 
-def test_the_page_is_silent_and_loads_nothing(scope: Microscope, visit: Visit) -> None:
-    browser = visit(microscope_page(scope))
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert browser.get_log("browser") == []
-
-
 def test_hostile_text_is_shown_and_not_run(scope: Microscope, visit: Visit) -> None:
     browser = visit(microscope_page(hostile(scope)))
     assert browser.get_log("browser") == [] and browser.find_elements(By.TAG_NAME, "img") == []

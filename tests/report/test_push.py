@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
 from rlzoo.config import load_config, read_recorded, to_yaml
-from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.push import MODEL_FILES
@@ -73,16 +72,6 @@ def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunF
     assert sorted(said.values()) == pytest.approx(sorted(last.values()), abs=1e-4)
     assert card.data.library_name == "transformers" and card.data.base_model is None
     assert f"output={finished.path}" not in card.text and str(finished.path) not in card.text
-
-
-@pytest.mark.slow
-def test_a_card_of_an_objective_that_has_lost_something_is_one_line(finished: RunFolder, tmp_path: Path) -> None:
-    run = RunFolder(Path(shutil.copytree(finished.path, tmp_path / "run")))
-    described = json.loads(run.objective.read_text())
-    del described["parts"][0]["term"]
-    run.objective.write_text(json.dumps(described))
-    with pytest.raises(UserError, match=r"objective\.json is not readable: .*term.*; put back a copy"):
-        model_card(run)
 
 
 def test_the_command_of_the_card_is_the_run(finished: RunFolder) -> None:

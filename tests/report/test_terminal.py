@@ -3,7 +3,7 @@
 import io
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,9 +23,7 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.evaluation import figures_table, responses_table
 from rlzoo.report.table import PlainConsole
 from rlzoo.report.terminal import StepRow, Terminal, _next, _time_spent
-from rlzoo.rollout.memory import shape_of
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES
-from rlzoo.training.fit import whole_responses
 from rlzoo.training.run import Outcome
 
 
@@ -142,18 +140,6 @@ def test_what_ends_a_response_is_said_at_the_start_and_again_where_none_has_ende
             show({**metrics, "step": step}, {"tokens": 10, "seconds": 2.0}, [])
     warned = f"every response was cut at rollout.max_response_tokens=24: none had {end}, which ends one"
     assert console.export_text().count(warned) == (cut == 1)
-
-
-@pytest.mark.slow
-def test_room_for_whole_responses_is_said_where_a_cache_is_set_aside(tmp_path: Path) -> None:
-    console = Console(record=True, width=200, file=io.StringIO())
-    experiment = check(load_config([f"output={tmp_path / 'run'}"]))
-    rollout = replace(experiment.config.rollout, engine="vllm", kv_cache_gib=1.0)
-    experiment = replace(experiment, config=replace(experiment.config, rollout=rollout))
-    Terminal(console).introduce(experiment, "cuda", 2)
-    room, sampled = whole_responses(experiment.config, shape_of(experiment.config.model), 2)
-    text = console.export_text()
-    assert f"room for {room:.1f} whole responses of the {sampled} that a GPU samples" in text
 
 
 def outcome_of(before: Sequence[float], after: Sequence[float]) -> Outcome:

@@ -68,12 +68,6 @@ def test_a_verdict_is_what_interval_and_direction_say(
     assert claim.touched == {"clip_higher": pytest.approx(0.0125)}
 
 
-def test_fewer_seeds_than_a_claim_would_need_are_counted_from_the_spread() -> None:
-    experiment = rare(claims=[replace(CLAIM, smallest=0.5)])
-    low, high = only(experiment, shifted(np.random.default_rng(1), {"unclipped": 9.0})).claims[0].seeds_needed or (0, 0)
-    assert 10 < low < high < 400
-
-
 @pytest.mark.parametrize(
     ("shifts", "trouble"),
     [
@@ -117,11 +111,6 @@ def test_the_same_run_on_every_seed_does_not_fire_and_decides_nothing() -> None:
     standings = against_base([found.results])[0]
     assert standings["clip_higher"].standing is Standing.SAME_RUN
     assert standings["unclipped"].standing is Standing.HIGHER
-
-
-def test_one_seed_tells_nothing() -> None:
-    found = only(RARE, shifted(np.random.default_rng(1), {"unclipped": 9.0}), seeds=[1100])
-    assert found.claims[0].compared.difference is None and found.claims[0].verdict is ClaimVerdict.VOID
 
 
 def test_more_claims_ask_more_of_each() -> None:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.experiment.check import check
 from rlzoo.lab.suite.experiment import BASE, Arm, Experiment, load_experiment, own_names
 from rlzoo.lab.suite.lookup import TABLE, Lookup
-from rlzoo.lab.suite.measures import Trained, pass_at
+from rlzoo.lab.suite.measures import Trained
 from rlzoo.lab.suite.training import make_start, run_cell
 from rlzoo.tasks.base import Problem
 
@@ -118,22 +118,6 @@ def test_demonstrations_are_right_as_often_as_the_experiment_says(name: str, lea
     assert least < sum(right) / len(right) < most
 
 
-def test_both_ways_of_the_language_of_fillers_are_equally_long() -> None:
-    lengths: dict[str, list[int]] = {"g": [], "w": []}
-    for _, response in demonstrated("length_bias", 10_000):
-        lengths[response[0]].append(len(response))
-    right, wrong = (sum(it) / len(it) for it in lengths.values())
-    assert 7 < right < 9 and abs(right - wrong) < 0.5
-
-
-def test_the_useless_token_is_planted_behind_right_and_wrong_letters_alike() -> None:
-    planted: dict[bool, list[bool]] = {True: [], False: []}
-    task = TASKS["spurious_tokens"]
-    for problem, response in demonstrated("spurious_tokens", 10_000):
-        planted[task.right(problem, response)].append(response.endswith("_"))
-    assert all(0.02 < sum(it) / len(it) < 0.04 for it in planted.values())
-
-
 @pytest.mark.parametrize(
     ("name", "prompt", "right", "wrong"),
     [
@@ -181,12 +165,6 @@ def test_verdicts_are_wrong_at_the_rate_and_reward_and_correctness_say_the_same(
     assert all(grade.reward == grade.correct for pair in grades for grade in pair)
     assert 0.27 < sum(right.reward == 0 for right, _ in grades) / 2000 < 0.33
     assert 0.27 < sum(wrong.reward == 1 for _, wrong in grades) / 2000 < 0.33
-
-
-def test_pass_at_k_is_that_of_drawing_k_of_the_responses() -> None:
-    right = [True, False, False, True, False, False, False, False]
-    drawn = [any(right[first + place] for place in places) for first in (0, 4) for places in combinations(range(4), 2)]
-    assert pass_at(2, right, 4) == pytest.approx(sum(drawn) / len(drawn))
 
 
 @pytest.mark.slow

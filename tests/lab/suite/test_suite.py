@@ -192,14 +192,6 @@ def test_a_cell_without_its_scores_is_one_line(scores: str, copy: Path) -> None:
         again(copy, ())
 
 
-@pytest.mark.slow
-def test_an_arm_of_an_experiment_is_no_objective_that_it_was_asked_for(copy: Path) -> None:
-    changed('"idle"', '"rloo"')(copy / "my_file.py")
-    found = again(copy, ("rloo",), seeds=[5, 6], output=copy / "new").experiments[0].results
-    alone = again(copy, ("grpo",), seeds=[5, 6], output=copy / "other").experiments[0].results
-    assert set(found.others) == {"rloo"} and set(alone.others) == {"grpo"}
-
-
 def test_an_objective_that_an_experiment_cannot_ask_is_told(copy: Path) -> None:
     changed("Start(steps=15),", 'Start(steps=15),\n    added="+epochs(count=2)",')(copy / "my_file.py")
     found = planned([f"{copy / 'my_file.py'}:EXPERIMENT"], ["lopti", "grpo", "opd"], Seeds(1), False)
