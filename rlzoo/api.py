@@ -197,9 +197,9 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     board = make_leaderboard(runs, config.baseline or baseline, *settings)
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
     output = Path(config.output or (names[0] if of_one_grid else "runs/leaderboard"))
-    show_leaderboard(board, output, not progress)
     of_row = {str(row.name): [run for run in runs if run.identity == row.identity] for row in board.rows}
     write_answers(output / "answers.parquet", of_row, str(board.baseline.name))
+    show_leaderboard(board, output, not progress)
     return _table(records(board))
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rlzoo.comparing.eval_history import LEAST_EVALUATIONS, Area, shared_steps
+from rlzoo.comparing.eval_history import Area, shared_steps
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, different_versions, unknown_code
 from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
 from rlzoo.comparing.result_table import ResultTable, scores_of
@@ -35,7 +35,6 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.identity import unique_labels
 from rlzoo.files import read_json, write_json
-from rlzoo.statistics.aggregates import steps_to
 from rlzoo.statistics.verdicts import Verdicts
 
 FinishedRuns: TypeAlias = Mapping[Identity, Sequence[FinishedRun]]
@@ -62,8 +61,6 @@ class Training:
     seconds_per_step: float
     tokens_per_second: float
     touched: Sequence[Touched]
-    steps_to_baseline: Sequence[int | None]
-    """Of each run, the first evaluated step as good as the baseline's mean after its last."""
     accuracy_curves: np.ndarray
     entropy_curves: np.ndarray
     held_out: Mapping[int, float]
@@ -180,15 +177,20 @@ def make_leaderboard(
     names = _names(of_row)
     shown = {run.identity: str(names[run.identity]) for run in runs}
     base = choose_baseline(baseline, shown, "the runs that are done")
-    results, target = (
-        make_results(scored, base, decodings, equivalence / 100, looks, primary),
-        _last_accuracy(of_row[base]),
+    results = make_results(scored, base, decodings, equivalence / 100, looks, primary)
+    rows = best_first(
+        [
+            LeaderboardRow(
+                identity=row,
+                name=names[row],
+                is_baseline=row == base,
+                seeds=tuple(run.config.seed for run in of_row[row]),
+                results={at: by_row[row] for at, by_row in results.rows.items()},
+                training=_training(of_row[row]),
+            )
+            for row in of_row
+        ]
     )
-    rows = [
-        _row(names[row], row == base, of_row[row], {at: by_row[row] for at, by_row in results.rows.items()}, target)
-        for row in of_row
-    ]
-    rows = best_first(rows)
     return Leaderboard(
         title=title or _title(runs[0]),
         rows=rows,
@@ -253,34 +255,11 @@ def _names(of_row: FinishedRuns) -> dict[Identity, RowName]:
     return {row: name if times[str(name)] == 1 else replace(name, without="") for row, name in names.items()}
 
 
-def _last_accuracy(runs: Sequence[FinishedRun]) -> float:
-    """Mean held-out accuracy after the last step, as training measured it."""
-    return float(np.mean([run.held_out[max(run.held_out)] for run in runs]))
-
-
-def _row(
-    name: RowName,
-    is_baseline: bool,
-    runs: Sequence[FinishedRun],
-    results: Mapping[Place, Result],
-    baseline_accuracy: float,
-) -> LeaderboardRow:
-    return LeaderboardRow(
-        identity=runs[0].identity,
-        name=name,
-        is_baseline=is_baseline,
-        seeds=tuple(run.config.seed for run in runs),
-        results=results,
-        training=_training(runs, baseline_accuracy),
-    )
-
-
-def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training:
+def _training(runs: Sequence[FinishedRun]) -> Training:
     steps = min(len(run.metrics) for run in runs)
     entropy = np.stack([run.curve("entropy")[:steps] for run in runs])
     timings = [line for run in runs for line in run.timings]
     seconds = sum(line["seconds"] for line in timings)
-    has_curves = all(len(run.held_out) >= LEAST_EVALUATIONS for run in runs)
     return Training(
         entropy=float(entropy[:, -1].mean()),
         drift=_drift(entropy),
@@ -288,7 +267,6 @@ def _training(runs: Sequence[FinishedRun], baseline_accuracy: float) -> Training
         seconds_per_step=seconds / len(timings),
         tokens_per_second=sum(line["tokens"] for line in timings) / seconds,
         touched=_touched([line for run in runs for line in run.metrics]),
-        steps_to_baseline=[steps_to(run.held_out, baseline_accuracy) for run in runs] if has_curves else [],
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
         held_out=_held_out(runs),
@@ -387,10 +365,11 @@ def make_table_leaderboard(
 ) -> Leaderboard:
     """Compares the methods of a table with one of them: `baseline`, or `grpo` if it is there, or the first.
 
+    The method `untrained` is a reference and not compared, unless it is the baseline.
     `equivalence` and `primary` are those of `make_leaderboard`. Interim analyses of tables of these problems are
     counted in `folder`. Raises UserError for a table that cannot be compared, and for a baseline that is not in it.
     """
-    scores = scores_of(table)
+    scores = scores_of(table, baseline)
     if baseline and baseline not in scores.runs:
         methods = ", ".join(scores.runs)
         raise UserError(
@@ -423,6 +402,10 @@ def make_table_leaderboard(
         alike=results.alike,
         primary=results.primary,
         notes=scores.notes,
+        untrained={
+            place: [float(run.answers[place].correct.mean()) for run in scores.untrained]
+            for place in (scores.places if scores.untrained else ())
+        },
     )
 
 

@@ -28,6 +28,8 @@ T = TypeVar("T")
 NEEDED = ("method", "seed", "problem", "sample", "value")
 PLACES = ("set", "decoding")
 RESPONSE = "response"
+UNTRAINED = "untrained"
+"""The method that is the model before training: a reference, and no competitor."""
 SUFFIXES = (".csv", ".parquet")
 _LARGEST_SEED = 2**53
 TRUTH = {"true": "1", "false": "0"}
@@ -144,7 +146,7 @@ def _checked(table: ResultTable) -> ResultTable:
 def write_answers(path: Path, runs: Mapping[str, Sequence[FinishedRun]], baseline: str) -> None:
     """Writes a result table in parquet: the answers of runs, by method, to held-out problems after the last step.
 
-    The method `untrained` has those before the first step, from the runs of the baseline.
+    The method UNTRAINED has those before the first step, from the runs of the baseline.
     """
     evaluated = [
         (name, run.config.seed, at, evaluation)
@@ -153,10 +155,10 @@ def write_answers(path: Path, runs: Mapping[str, Sequence[FinishedRun]], baselin
         for at, evaluation in run.evaluations.items()
     ]
     evaluated += [
-        ("untrained", run.config.seed, at, Evaluation.load(files[0]))
+        (UNTRAINED, run.config.seed, at, Evaluation.load(run.folder.evaluations(at)[0]))
         for run in runs[baseline]
         for at in run.decodings
-        if 0 in (files := run.folder.evaluations(at))
+        if at in run.evaluations and all(0 in it.folder.evaluations(at) for it in runs[baseline])
     ]
     frames = [_answers(*it) for it in evaluated]
     with file_written_atomically(path) as file:
@@ -194,6 +196,8 @@ class Scores:
 
     asked: str = ""
     """A digest of all problems, also of those that are left out."""
+    untrained: Sequence[ScoredRun] = ()
+    """The model before training, unless it is the baseline or alone."""
 
     @property
     def analysed(self) -> dict[str, list[int]]:
@@ -201,7 +205,7 @@ class Scores:
         return {json.dumps([method, self.asked]): [run.seed for run in runs] for method, runs in self.runs.items()}
 
 
-def scores_of(table: ResultTable) -> Scores:
+def scores_of(table: ResultTable, baseline: str = "") -> Scores:
     """Runs and what they scored, on the problems that all of them have answered in full.
 
     Raises UserError if these are too few.
@@ -238,10 +242,11 @@ def scores_of(table: ResultTable) -> Scores:
         wanted: [ScoredRun(seed, answers[method, seed]) for method, seed in sorted(runs) if method == wanted]
         for wanted in methods
     }
+    untrained = scored.pop(UNTRAINED, ()) if baseline != UNTRAINED and len(scored) > 1 else ()
     notes += _without_spread(scored, places)
     asked = sorted({*zip(*(texts[name] for name in ("problem", *PLACES) if name in texts), strict=True)})
     digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
-    return Scores(scored, list[Place](places), sum(problems.values()), notes, digest)
+    return Scores(scored, list[Place](places), sum(problems.values()), notes, digest, untrained)
 
 
 def _distinctive(values: np.ndarray) -> bytes | None:

@@ -190,7 +190,8 @@ def show_leaderboard(board: Leaderboard, output: Path, quiet: bool = False) -> N
     write_text(output / "leaderboard.html", page(board))
     figures.draw_leaderboard(output / "leaderboard.png", board.title, frames(board))
     print_leaderboard(board, console)
-    console.print(Text(f"everything: {output / 'leaderboard.html'}, and beside it .png, .md and .csv"), soft_wrap=True)
+    beside = ".png, .md, .csv and every answer in answers.parquet" if board.is_trained else ".png, .md and .csv"
+    console.print(Text(f"everything: {output / 'leaderboard.html'}, and beside it {beside}"), soft_wrap=True)
 
 
 def print_leaderboard(board: Leaderboard, console: Console) -> None:

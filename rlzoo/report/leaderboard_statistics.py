@@ -16,7 +16,6 @@ from rlzoo.statistics.verdicts import Measured
 
 ByPlace: TypeAlias = Mapping[Any, float | None]
 Value: TypeAlias = float | Estimate | Measured | ByPlace | None
-STEPS_TO_BASELINE = "steps to the baseline's last accuracy, seed "
 
 
 def in_percent(share: float) -> str:
@@ -90,10 +89,6 @@ def _when_spent(
     return of_row
 
 
-def _steps_to_baseline(board: Leaderboard, row: LeaderboardRow, decoding: Place) -> ByPlace | None:
-    return dict(zip(row.seeds, row.training.steps_to_baseline, strict=False)) or None if row.training else None
-
-
 ACCURACIES = Statistic("accuracy", "avg@{k}", _measured(ACCURACY), in_percent)
 """What rows are ranked by, in a table of its own."""
 REWARDS = Statistic("reward", "mean reward", _reward, "{:.3f}".format, pictured="mean reward")
@@ -124,9 +119,6 @@ BY_ROW: Mapping[str, Sequence[Statistic]] = {
     BY_TOKENS: (
         Statistic("at_equal_tokens", "at equal tokens (%)", _when_spent(lambda row: row.at_equal_tokens), in_percent),
         Statistic("at_equal_steps", "at equal steps (%)", _when_spent(lambda row: row.at_equal_steps), in_percent),
-    ),
-    "Held-out accuracy on the way": (
-        Statistic("steps_to_baseline_seed_", STEPS_TO_BASELINE, _steps_to_baseline, "{:.0f}".format),
     ),
     "Training": (
         Statistic(

@@ -74,8 +74,3 @@ def area_under_curve(accuracies: Mapping[int, np.ndarray]) -> np.ndarray:
     """[problems] the mean accuracy over the steps of training, straight between evaluations; [problems] by step."""
     steps = sorted(accuracies)
     return np.trapezoid([accuracies[step] for step in steps], steps, axis=0) / (steps[-1] - steps[0])
-
-
-def steps_to(accuracies: Mapping[int, float], threshold: float) -> int | None:
-    """The first evaluated step at which the held-out accuracy reaches a threshold; None if it never does."""
-    return next((step for step in sorted(accuracies) if accuracies[step] >= threshold), None)

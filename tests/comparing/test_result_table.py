@@ -193,19 +193,6 @@ def test_what_is_no_table_is_one_line(table: Path, tmp_path: Path, capsys: pytes
             rlzoo.leaderboard(given)
 
 
-def test_equal_values_are_not_taken_for_the_same_responses() -> None:
-    rows = [
-        {"method": method, "seed": seed, "problem": problem, "sample": 0, "value": True}
-        for method in "ab"
-        for seed in (0, 1)
-        for problem in range(20)
-    ]
-    board = make_table_leaderboard(as_result_table(rows))
-    findings = {result.average.verdict.finding for row in board.rows for result in row.results.values()}
-    assert findings == {Finding.BASELINE, Finding.NOT_DISTINGUISHABLE} and not board.alike
-    assert np.mean([result.accuracy.mean for row in board.rows for result in row.results.values()]) == 1
-
-
 # ---- what a table can get wrong --------------------------------------------------------------------------------------
 
 
@@ -239,6 +226,17 @@ def test_two_names_for_the_same_answers_count_once() -> None:
     expected = {str(row.name): row.results[place].average for row in alone.rows}
     assert found["a"] == found["a again"] == expected["a"] and found["b"] == expected["b"]
     assert len(copied.alike) == 2
+
+
+def test_the_untrained_model_of_a_table_is_a_reference_and_no_competitor_unless_it_is_the_baseline() -> None:
+    frame, start = with_rates({"grpo": 0.4, "a": 0.6}), with_rates({"untrained": 0.3}, draws=9)
+    both = pandas.concat([frame, start])
+    alone, beside = board_of(frame), board_of(both)
+    (place,) = alone.decodings
+    averages = [[row.results[place].average for row in board.rows] for board in (alone, beside)]
+    assert averages[0] == averages[1]
+    assert beside.start(place) == pytest.approx(start["value"].mean()) and "| untrained model |" in markdown(beside)
+    assert len(make_table_leaderboard(as_result_table(both), "untrained").rows) == 3
 
 
 def test_responses_tell_methods_apart_that_have_the_same_values() -> None:

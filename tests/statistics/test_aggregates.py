@@ -10,7 +10,6 @@ from rlzoo.statistics.aggregates import (
     macro_values,
     majority_at_k,
     pass_at_k,
-    steps_to,
 )
 from rlzoo.statistics.curves import Curves, accuracies_at
 from rlzoo.statistics.intervals import distribution
@@ -21,7 +20,6 @@ def test_the_area_under_a_curve_is_its_mean_over_the_steps() -> None:
     finely = np.interp(np.linspace(0, 40, 400_001), list(curve), list(curve.values()))
     problems = {step: np.array([accuracy, 1 - accuracy]) for step, accuracy in curve.items()}
     assert area_under_curve(problems) == pytest.approx([finely.mean(), 1 - finely.mean()], abs=1e-5)
-    assert [steps_to(curve, it) for it in (0.1, 0.3, 0.5, 0.6)] == [0, 10, 10, None]
 
 
 def test_values_of_a_macro_average_have_its_mean_and_its_interval() -> None:
