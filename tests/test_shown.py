@@ -1,6 +1,5 @@
 r"""What others wrote is data until it is shown, and text when it is: no nesting and no ESC of theirs goes further."""
 
-import csv
 import io
 import logging
 import math
@@ -15,9 +14,8 @@ import rlzoo
 from rlzoo.commands import main
 from rlzoo.errors import PlainFormatter, printable
 from rlzoo.files import read_json_lines, write_json_lines
-from rlzoo.report.leaderboard import comma_separated
-from rlzoo.report.table import Column, PlainConsole, Table
-from tests.comparing.finished_runs import make_board, make_run
+from rlzoo.report.table import PlainConsole
+from tests.comparing.finished_runs import make_run
 from tests.conftest import error_of
 
 DEEP = 100_000
@@ -104,33 +102,6 @@ def test_a_mistake_is_a_line_of_bounded_length_and_half_a_character_is_one(capsy
     assert "model.name" in error_of(capsys, "fit", "model.name=\ud800")
     assert main(["train", f"objective=grpo+{STEERING}", "show=config"]) == 0
     assert "\x1b" not in capsys.readouterr().out
-
-
-FORMULAS = ('=HYPERLINK("http://x")', "@SUM(1)", "+1+cmd|' /C calc'!A0", "-1+2", "\t=1")
-
-
-def formulas(table: str) -> list[str]:
-    """Cells of a CSV that a spreadsheet would calculate."""
-    cells = [cell for row in csv.reader(io.StringIO(table)) for cell in row]
-    return [cell for cell in cells if re.match(r"[=+@\t\r-](?!(\d|\.)[\d.]*(e[+-]\d+)?$)", cell)]
-
-
-def test_no_cell_is_a_formula_and_numbers_stay_numbers() -> None:
-    assert formulas("\n".join(FORMULAS).replace('"', "")) == [it.replace('"', "") for it in FORMULAS]
-    table = Table([Column(it) for it in FORMULAS], [FORMULAS, ["-0.5", "+1e-05", -0.5, "a=1", ""]]).csv()
-    assert not formulas(table) and table.splitlines()[-1] == "-0.5,+1e-05,-0.5,a=1,"
-    assert next(csv.reader(io.StringIO(table))) == [f"'{printable(it)}" for it in FORMULAS]
-
-
-@pytest.mark.parametrize("formula", FORMULAS)
-def test_no_cell_of_a_leaderboard_is_a_formula(formula: str, tmp_path: Path) -> None:
-    board = make_board(tmp_path)
-    for row in board.rows:
-        object.__setattr__(row.name, "objective", formula)
-        object.__setattr__(row.training, "command", formula)
-    table = comma_separated(board)
-    (first, *_) = csv.DictReader(io.StringIO(table))
-    assert first["objective"] == first["command"] == f"'{printable(formula)}" and not formulas(table)
 
 
 def test_every_table_is_written_by_what_writes_no_formula() -> None:

@@ -1,11 +1,8 @@
 """Rewards of every form train the embedded model, and one that is broken ends the run with one line and status 2."""
 
+import itertools
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,9 +13,9 @@ from objectives.zoo import PARTS
 from rlzoo.commands import main
 from rlzoo.files import read_json_lines
 from tests.conftest import error_of
+from tests.judge import JUDGE, judging
 from tests.thinned import thinned
 
-JUDGE = Path(__file__).parents[2] / "examples" / "judge.py"
 REWARDS = """
 def ours(response, gold, **columns):
     return float(response.rpartition(")")[2] == gold) - 0.25
@@ -41,34 +38,6 @@ def text(response):
 def two(completions, **columns):
     return [1.0, 2.0]
 """
-ASKED: list[dict[str, Any]] = []
-
-
-class Judge(BaseHTTPRequestHandler):
-    """Speaks as an OpenAI-compatible endpoint does."""
-
-    def do_POST(self) -> None:
-        ASKED.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        mark = 10 * (len(ASKED) % 2)
-        body = json.dumps({"choices": [{"message": {"role": "assistant", "content": f"It is {mark}"}}]}).encode()
-        self.send_response(200 if self.path == "/v1/chat/completions" else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Judge)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("JUDGE_URL", f"http://127.0.0.1:{server.server_port}/v1")
-    monkeypatch.setenv("JUDGE_MODEL", "judge")
-    yield
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture
@@ -134,9 +103,11 @@ def test_a_run_of_another_objective_is_inspected_by_one_that_reads_the_rewards_a
 
 
 @pytest.mark.slow
-def test_a_judge_over_http_trains_the_embedded_model(words: list[str], judge: None) -> None:
-    assert main(["train", *words, f"task.reward={JUDGE}:reward"]) == 0
-    assert ASKED[0]["model"] == "judge" and "Gold answer: " in ASKED[0]["messages"][0]["content"]
+def test_a_judge_over_http_trains_the_embedded_model(words: list[str]) -> None:
+    marks = itertools.cycle((0, 10))
+    with judging(lambda prompt: f"It is {next(marks)}") as asked:
+        assert main(["train", *words, f"task.reward={JUDGE}:reward"]) == 0
+    assert asked[0]["model"] == "judge" and "Gold answer: " in asked[0]["messages"][0]["content"]
     steps = read_json_lines(Path("run/metrics.jsonl"))
     assert len(steps) == 2 and all(0 < step["reward"] < 1 and step["gradient_norm"] > 0 for step in steps)
 

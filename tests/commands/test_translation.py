@@ -52,18 +52,6 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
         "+token_mean-kl",
         [],
     ),
-    "STARE's base (authors' verl)": (
-        "verl",
-        DAPO,
-        "grpo+dynamic_sampling+clip_higher+dual_clip(cap=10.0)+token_mean-kl",
-        [],
-    ),
-    "JustRL (authors' verl)": (
-        "verl",
-        {key: value for key, value in DAPO.items() if "filter_groups" not in key},
-        "grpo+clip_higher+dual_clip(cap=10.0)+token_mean-kl",
-        [],
-    ),
     "verl cispo_trainer": (
         "verl",
         {**GRPO, **SMALL_KL, f"{ACTOR}policy_loss.loss_mode": "cispo"}
@@ -71,25 +59,12 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
         "grpo+cispo(high=0.2)+token_mean+kl(beta=0.001,clamp=20.0)",
         [],
     ),
-    "verl gmpo_trainer": (
-        "verl",
-        {**GRPO, **SMALL_KL, f"{ACTOR}policy_loss.loss_mode": "geo_mean"}
-        | {f"{ACTOR}clip_ratio_low": 0.4, f"{ACTOR}clip_ratio_high": 0.4},
-        "grpo+geometric_ratio+unclipped+kl(beta=0.001,clamp=20.0)",
-        ["loss_mode"],
-    ),
     "verl gspo_trainer": (
         "verl",
         {**GRPO, **NO_KL, f"{ACTOR}policy_loss.loss_mode": "gspo", f"{ACTOR}loss_agg_mode": "seq-mean-token-mean"}
         | {f"{ACTOR}clip_ratio_low": "3e-4", f"{ACTOR}clip_ratio_high": "4e-4", f"{ACTOR}clip_ratio_c": 10.0},
         "gspo",
         ["clip_ratio_c=10.0"],
-    ),
-    "verl sapo_trainer": (
-        "verl",
-        {**GRPO, **NO_KL, f"{ACTOR}policy_loss.loss_mode": "sapo", f"{ACTOR}tau_pos": 1.0, f"{ACTOR}tau_neg": 1.05},
-        "sapo",
-        ["loss_mode"],
     ),
     "verl gpg_trainer": (
         "verl",
@@ -111,24 +86,11 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
         "grpo+group_norm(eps=0.0001)+clip(low=1.0)+clip_higher(high=10.0)+unbiased_kl(beta=0.001)-kl",
         ["not clamped", "loss_type=grpo"],
     ),
-    "TRL paper index, GSPO": (
-        "trl",
-        {"loss_type": "grpo", "importance_sampling_level": "sequence", "beta": 0.0, "epsilon": 3e-4}
-        | {"epsilon_high": 4e-4, "gradient_accumulation_steps": 1, "steps_per_generation": 4},
-        "grpo+group_norm(eps=0.0001)+sequence_ratio+clip(low=0.0003)+clip_higher(high=0.0004)-kl",
-        ["not clamped", "loss_type=grpo"],
-    ),
     "TRL, masked importance sampling": (
         "trl",
         {"use_vllm": True, "vllm_importance_sampling_correction": True}
         | {"vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_cap": 2.0},
         "grpo+group_norm(eps=0.0001)+sampler_correction(level=product,outside=drop)+token_mean-kl",
-        ["not clamped"],
-    ),
-    "TRL, CISPO as ScaleRL has it": (
-        "trl",
-        {"loss_type": "cispo", "epsilon_high": 5.0},
-        "grpo+group_norm(eps=0.0001)+cispo+token_mean-kl",
         ["not clamped"],
     ),
 }

@@ -4,10 +4,7 @@ import io
 import json
 import random
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +24,9 @@ from rlzoo.report.terminal import Terminal
 from rlzoo.tasks import OWN, demonstrated_task, grade, load_task
 from rlzoo.tasks.regrading import from_json, grading_keys, to_json
 from tests.conftest import error_of
+from tests.judge import JUDGE, judging
 from tests.thinned import thinned
 
-JUDGE = Path(__file__).parents[2] / "examples" / "judge.py"
 ROLES = "(1) Zoey is a knight"
 LINES = [
     {"gold": "103", "response": r"\boxed{103 \text{ cm}}", "id": 7, "mine": [1, "é"]},
@@ -137,42 +134,6 @@ def test_the_grader_stands_by_itself() -> None:
 
 
 # ---- kept responses --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Judge:
-    """An OpenAI-compatible endpoint that accepts a student who wrote what it likes, and remembers what it was asked."""
-
-    likes: str = "nothing"
-    asked: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
-    state = Judge()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = body["messages"][0]["content"]
-            state.asked.append(prompt)
-            letter = "A" if state.likes in prompt else "B"
-            reply = json.dumps({"choices": [{"message": {"content": letter}}]}).encode()
-            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    monkeypatch.setenv("JUDGE_URL", f"http://127.0.0.1:{http.server_port}/v1")
-    monkeypatch.setenv("JUDGE_MODEL", "judge")
-    yield state
-    http.shutdown()
-    http.server_close()
 
 
 @pytest.fixture
@@ -285,7 +246,7 @@ def test_what_was_a_command_or_a_key_says_what_does_the_same(capsys: pytest.Capt
 
 
 def test_a_judge_is_asked_about_what_the_rules_refuse_and_can_only_raise_the_score(
-    tmp_path: Path, judge: Judge, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = {"problem": "p", "prompt": "1+1?", "answer": "2", "correct": 0.0, "reward": 0.0, "outcome": "graded"}
     told |= {"task": grading_keys(TaskConfig("any.parquet")), "data": {"data_source": ""}, "final_answer": None}
@@ -293,12 +254,13 @@ def test_a_judge_is_asked_about_what_the_rules_refuse_and_can_only_raise_the_sco
     kept = regraded([{**told, "response": response} for response in responses])
     assert [record["correct"] for record in kept] == [1, 1, 0, 0, 0]
     write_json_lines(tmp_path / "kept.jsonl", kept)
-    judge.likes = r"\boxed{two}"
-    assert main(["grade", "regrade=true", f"reward={JUDGE}:rules_or_judge", str(tmp_path / "kept.jsonl")]) == 0
+    with judging(lambda prompt: "A" if r"\boxed{two}" in prompt else "B") as sent:
+        assert main(["grade", "regrade=true", f"reward={JUDGE}:rules_or_judge", str(tmp_path / "kept.jsonl")]) == 0
+    asked = [body["messages"][0]["content"] for body in sent]
     after = read_json_lines(tmp_path / "kept.regraded.jsonl")
     assert [record["correct"] for record in after] == [1, 1, 1, 0, 0]
-    assert len(judge.asked) == 2, "what the rules accept is not asked, nor what is empty"
-    assert all("Standard answer:\n2\n" in prompt and "Question:\n1+1?" in prompt for prompt in judge.asked)
+    assert len(asked) == 2, "what the rules accept is not asked, nor what is empty"
+    assert all("Standard answer:\n2\n" in prompt and "Question:\n1+1?" in prompt for prompt in asked)
     assert "1 of 5 grades changed, 1 up and 0 down" in capsys.readouterr().out
 
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from markupsafe import Markup
 
+from rlzoo.errors import printable
 from rlzoo.report.table import MARKDOWN, PAGE, Cell, Column, PlainConsole, Table, code, in_markdown, shortened
 
 HOSTILE = "</td></tr></table><script>alert(1)</script>\"'>|`$x^2$[a](javascript:b)\n\x1b[31m\u202e\u2066\x00b"
@@ -98,6 +99,9 @@ def test_a_spreadsheet_finds_no_formula() -> None:
     table = Table.of_records([{"=a": "=1+2", "b": "-2.5", "c": "@x", "d": -3.5, "e": None, "f": "+1e+05"}])
     assert table.csv() == "'=a,b,c,d,e,f\n'=1+2,-2.5,'@x,-3.5,,+1e+05\n"
     assert Table.of_records([], ["regime"]).csv() == "regime\n"
+    formulas = ('=HYPERLINK("http://x")', "@SUM(1)", "+1+cmd|' /C calc'!A0", "-1+2", "\t=1")
+    (heads, cells) = csv.reader(io.StringIO(Table([Column(it) for it in formulas], [formulas]).csv()))
+    assert heads == cells == [f"'{printable(it)}" for it in formulas]
 
 
 def test_in_markdown_an_interval_is_one_and_a_link_is_none() -> None:
