@@ -1,6 +1,7 @@
 """The evaluation before the first step is made once for a seed, and is what a run by itself would make."""
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,26 +116,19 @@ def test_what_another_model_or_other_data_made_under_the_same_name_is_not_shared
     assert has_evaluations(second) and kept_content(second.folder) == content_of(second.config)
 
 
-def test_what_a_link_leads_to_is_not_shared(tmp_path: Path) -> None:
+SPOILT: dict[str, Callable[[Path, Path], object]] = {
+    "no text": lambda first, second: first.write_bytes(b"\xff\xfe"),
+    "no record": lambda first, second: first.write_bytes(b'{"problem": 1}\n'),
+    "empty": lambda first, second: first.write_bytes(b""),
+    "half of the decodings": lambda first, second: second.unlink(),
+    "a link": lambda first, second: second.symlink_to(second.rename(second.with_name("elsewhere"))),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_what_is_damaged_missing_or_a_link_is_not_shared(name: str, tmp_path: Path) -> None:
     first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
-    linked = untrained(evaluated(first).folder)[1]
-    linked.rename(tmp_path / "elsewhere")
-    linked.symlink_to(tmp_path / "elsewhere")
-    share_initial_eval(second, [first])
-    assert not second.folder.path.exists()
-
-
-@pytest.mark.parametrize("damage", [b"\xff\xfe", b'{"problem": 1}\n', b""])
-def test_a_damaged_evaluation_is_not_shared(damage: bytes, tmp_path: Path) -> None:
-    first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
-    untrained(evaluated(first).folder)[0].write_bytes(damage)
-    share_initial_eval(second, [first])
-    assert not second.folder.path.exists()
-
-
-def test_half_of_the_decodings_are_not_shared(tmp_path: Path) -> None:
-    first, second = grid_of(tmp_path, "grpo", "dapo", "seeds=0").cells
-    untrained(evaluated(first).folder)[1].unlink()
+    SPOILT[name](*untrained(evaluated(first).folder))
     share_initial_eval(second, [first])
     assert not second.folder.path.exists()
 

@@ -1,6 +1,5 @@
 """The pretended device does what CUDA does: it refuses what CUDA refuses, and allows what CUDA allows."""
 
-import copy
 from collections.abc import Callable
 
 import pytest
@@ -55,18 +54,3 @@ def test_gradients_cross_between_the_devices(device: SimulatedDevice) -> None:
     here = torch.tensor([1.0, 2.0], requires_grad=True)
     (here.to("cuda").square().sum().cpu() * 3).backward()
     assert here.grad is not None and here.grad.tolist() == [6.0, 12.0] and not isinstance(here.grad, OnDevice)
-
-
-def test_a_module_moves_with_its_tied_weights_and_is_copied_with_them(device: SimulatedDevice) -> None:
-    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-    module[1].weight = module[0].weight
-    there = copy.deepcopy(module.to("cuda"))
-    assert there[0].weight is there[1].weight is not module[0].weight
-    assert all(isinstance(parameter, OnDevice) for parameter in there.parameters())
-    assert all(isinstance(parameter, torch.nn.Parameter) for parameter in there.parameters())
-
-
-def test_outside_there_is_no_device() -> None:
-    with SimulatedDevice():
-        assert torch.cuda.is_available() and Accelerator().device.type == "cuda"
-    assert not torch.cuda.is_available() and Accelerator().device.type == "cpu"
