@@ -19,6 +19,7 @@ from rlzoo.report import leaderboard_figures as figures
 from rlzoo.report import leaderboard_sentences as sentences
 from rlzoo.report import leaderboard_statistics as declared
 from rlzoo.report.formatting import interval, signed
+from rlzoo.report.leaderboard_sentences import verdict_words
 from rlzoo.report.leaderboard_statistics import (
     ACCURACIES,
     BY_TOKENS,
@@ -42,7 +43,6 @@ from rlzoo.report.table import (
     plain_console,
     templates,
 )
-from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.verdicts import Measured
 

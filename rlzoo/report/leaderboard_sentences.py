@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
 from rlzoo.comparing.results import ACCURACY, AREA, MEASURES, REWARD, Alike, Place, set_of
 from rlzoo.report.formatting import tokens
-from rlzoo.report.verdict_words import CLAIMED, verdict_words
 from rlzoo.statistics.planning import MOST_SEEDS
 from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, Finding, Verdict
 from rlzoo.tasks.benchmarks import contamination_of
 
+CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
+"""Findings of which each row is named, with its difference."""
 MANY = 4
 MANY_ROWS = 12
 """From so many on a page lists discoveries."""
@@ -229,3 +230,16 @@ def _alike(board: Leaderboard, alike: Alike) -> str:
     where = "Everywhere" if everywhere else f"At {'; '.join(map(str, alike.places))}"
     rows = " and ".join(str(board.names[row]) for row in alike.rows)
     return f"{where}, {rows} answered just the same; they count once."
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """`better`, `the same within 2, unstable`, `unstable: more seeds`."""
+    finding = verdict.finding
+    words = finding.value + {
+        Finding.SAME: f" within {100 * verdict.margin:g}",
+        Finding.TWO_MODES: ": more seeds",
+        Finding.UNSTABLE: ": more seeds",
+        Finding.ONE_SEED: ": no verdict",
+    }.get(finding, "")
+    is_said = verdict.is_unstable and finding in (*CLAIMED, Finding.BASELINE)
+    return words + ", unstable" * is_said

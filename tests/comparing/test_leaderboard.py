@@ -24,9 +24,8 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.leaderboard import comma_separated, markdown, page
 from rlzoo.report.leaderboard_figures import strokes
-from rlzoo.report.leaderboard_sentences import headlines, notes
+from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
 from rlzoo.report.leaderboard_statistics import REWARDS
-from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding, Measured
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records, row_of
 from tests.conftest import error_of

@@ -33,9 +33,8 @@ from rlzoo.report.leaderboard_figures import (
     leaderboard_figure,
     strokes,
 )
-from rlzoo.report.leaderboard_sentences import headlines, notes
+from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
 from rlzoo.report.leaderboard_statistics import Statistic
-from rlzoo.report.verdict_words import verdict_words
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import make_board
 

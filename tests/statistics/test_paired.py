@@ -16,6 +16,10 @@ def test_a_paired_difference_is_students() -> None:
     interval = expected.confidence_interval(0.95)
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+    for looks in (1, 3):  # each of three errs a third as often
+        low, high = expected.confidence_interval(1 - 0.05 / looks)
+        margin = max(-low, high)
+        assert found.is_within(1.001 * margin, looks) and not found.is_within(0.999 * margin, looks)
     assert found.p_value < stats.ttest_ind(first, second).pvalue / 10  # what seeds share is in no difference
 
 

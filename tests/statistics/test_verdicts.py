@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlzoo.report.verdict_words import verdict_from_words, verdict_words
+from rlzoo.report.leaderboard_sentences import verdict_words
 from rlzoo.statistics.differences import RunScores, compare_rows, share_instability
 from rlzoo.statistics.family import Family, Measure, false_discovery_rates, p_different
 from rlzoo.statistics.intervals import Estimate
@@ -25,7 +25,6 @@ from rlzoo.statistics.verdicts import (
     HOPELESS,
     Difference,
     Finding,
-    Verdict,
     Verdicts,
     judge,
     verdict,
@@ -250,16 +249,8 @@ def test_a_verdict_needs_seeds_and_a_corrected_p_value(
 ) -> None:
     alone = Estimate(mean, mean - 0.1, mean + 0.1)
     found = Difference(mean, mean - 0.2, mean + 0.2, alone, p, p_different_, 1.0, 0.1, 5, (2, 0))
-    assert verdict_words(verdict(found, seeds, unstable, 0.025)) == says == verdict_words(verdict_from_words(says))
+    assert verdict_words(verdict(found, seeds, unstable, 0.025)) == says
     assert verdict(None, seeds).finding is Finding.BASELINE
-
-
-def test_words_that_no_verdict_has_are_read_as_none() -> None:
-    assert verdict_from_words("worse, unstable") == Verdict(Finding.WORSE, is_unstable=True)
-    assert verdict_from_words("the same within 2") == Verdict(Finding.SAME, margin=0.02)
-    for words in ("bettr", "better: more seeds", "unstable", "two modes, unstable", "the same"):
-        with pytest.raises(ValueError, match=words):
-            verdict_from_words(words)
 
 
 def test_seeds_that_would_miss_50_points_are_said_to_be_too_few() -> None:

@@ -3,15 +3,12 @@
 import random
 from dataclasses import dataclass
 
-from rlzoo.lab.suite.experiment import Start
 from rlzoo.lab.suite.micro import MicroTask
 from rlzoo.tasks.base import Problem
 
 LETTERS = "ABCDEFGHIJ"
 TABLE = dict(zip("0123456789", random.Random(3).sample(LETTERS, 10), strict=True))
 """The right letter for each last digit."""
-HALF_RIGHT = Start(slip_rate=0.75, clean_fraction=0.5)
-"""A fifth right at first: three in four demonstrations are any letter, but the first half of them teaches the rule."""
 
 
 def right_letter(problem: Problem) -> str:
