@@ -320,7 +320,8 @@ _NUMBERS = {**{name: str(number) for number, name in enumerate(_BASES)}, "infini
 """What a word says as a number."""
 _EMPTY = (r"\emptyset", "")
 _SAID = re.compile(
-    r"^(?:(?:it|this|that|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?(?:(?:an?|the|on) )?(?=[a-z])"
+    r"^(?:(?:it|this|that|there|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?"
+    r"(?:(?:an?|the|on) )?(?=[a-z])"
     r"|(?<=^yes) (?:it|they|he|she|there) (?:is|are|does|do|can)$|(?<=^no) (?:it|they|he|she|there) \w+ not$"
 )
 """What a sentence has around the word that answers."""

@@ -40,7 +40,7 @@ def parsed(latex: str) -> list[Any]:
 
 def _calculated(meaning: Any) -> Any:
     """Infinity, if it comes to that: to math-verify any number equals one that is infinite but not calculated."""
-    if isinstance(meaning, Basic) and meaning.has(*_INFINITIES):
+    if isinstance(meaning, Basic) and not isinstance(meaning, Relational | And) and meaning.has(*_INFINITIES):
         return meaning.doit()
     return meaning
 
