@@ -103,7 +103,10 @@ def check_recorded(
     So does a `trust` that covers no file with such a name.
     """
     allowed = {name: setting for keys in typed for name, setting in outside_names(keys).items()}
-    naming = [(file.file, names) for file in recorded if (names := _further(outside_names(file.keys), allowed))]
+    named = [(file.file, outside_names(file.keys)) for file in recorded]
+    naming = [
+        (file, further) for file, names in named if (further := {it: names[it] for it in names if it not in allowed})
+    ]
     for path in trust:
         if not any(_covers(path, file) for file, _ in naming):
             raise UserError(f"trust={path} has no effect: no file in it that is read names code; leave it out")
@@ -115,10 +118,6 @@ def check_recorded(
                 f"{file} names code of its own, {setting}, and was not executed; read {code}, "
                 f"and add trust={file} if you trust it"
             )
-
-
-def _further(names: Mapping[str, str], allowed: Mapping[str, str]) -> dict[str, str]:
-    return {name: setting for name, setting in names.items() if name not in allowed}
 
 
 def _covers(path: str, file: Path) -> bool:

@@ -71,16 +71,15 @@ def rendered(backend: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, s
     try:
         with within(TEMPLATE_SECONDS, one_line(slow)), _memory_within(TEMPLATE_MEMORY):
             text = str(backend.apply_chat_template([dict(message) for message in messages], tokenize=False, **options))
+        if len(text) <= TEMPLATE_CHARACTERS:
+            return text
+        why = f"writes more than {TEMPLATE_CHARACTERS} characters"
     except TimeoutError:
         raise slow from None
     except MemoryError:
         why = f"takes more than {TEMPLATE_MEMORY >> 20} MiB"
     except Exception as error:  # a template may raise what it likes, and divide by zero
         why = f"fails ({one_line(error)})"
-    else:
-        why = f"writes more than {TEMPLATE_CHARACTERS} characters" if len(text) > TEMPLATE_CHARACTERS else ""
-        if not why:
-            return text
     raise FailingTemplate(backend.name_or_path, why)
 
 
@@ -90,7 +89,8 @@ def _memory_within(more: int) -> Iterator[None]:
 
     Without a limit where the system tells neither, and beside other threads at work, which the limit would be for too.
     """
-    if not _is_alone():
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if threading.current_thread() is not threading.main_thread() or not all(thread.daemon for thread in others):
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -103,12 +103,6 @@ def _memory_within(more: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _is_alone() -> bool:
-    """Whether this is the main thread, and no other works that Python would wait for."""
-    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-    return threading.current_thread() is threading.main_thread() and all(thread.daemon for thread in others)
 
 
 # ---- which tokens end a response -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE,
 from rlzoo.tasks.environments import Answer, Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.grading import Graded, checked_grade
 from rlzoo.tasks.reward import RewardFunction, Row, finite_number, load_rewards, weighted, weights_of
-from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Sandboxed, Work
+from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Work
 from rlzoo.tasks.tools import Tool, ToolPool, load_tools, read_calls, seed_generators, shortened, wait_for
 
 SIDE_BY_SIDE = 8
@@ -137,7 +137,7 @@ def _worker(settings: EpisodeSettings) -> Any:
     return _Episode(settings).run
 
 
-class EpisodePool(Sandboxed):
+class EpisodePool(Sandbox):
     """The environment of episodes, on `workers` cores; a context manager.
 
     Each of beginning, a call and the reward may take `timeout` seconds; the calls of a turn have their time together.
@@ -152,7 +152,7 @@ class EpisodePool(Sandboxed):
     def __init__(self, settings: EpisodeSettings, workers: int, timeout: float) -> None:
         self.settings, self.timeout = settings, timeout
         self._tools = [*(tool.name for tool in settings.tools), *settings.source.tools]
-        self._sandbox = Sandbox(Work(partial(_worker, settings)), "task.environment", SIDE_BY_SIDE * workers)
+        super().__init__(Work(partial(_worker, settings)), "task.environment", SIDE_BY_SIDE * workers)
         self._begun: list[tuple[Problem, int]] = []
         self._lost: dict[int, str] = {}
         """Row -> what happened to its episode."""
@@ -194,8 +194,9 @@ class EpisodePool(Sandboxed):
         if lost := [row for row in range(len(texts)) if row not in graded]:
             self._lost = {}
             self._begin(lost)
-            nothing = dict.fromkeys(lost, self._nothing)
-            graded |= nothing | self._grade(dict.fromkeys(lost, ""), "failed")
+            rewards = (0.0,) * len(self.settings.weights) if len(self.settings.weights) > 1 else ()
+            graded |= dict.fromkeys(lost, Graded(Grade(0.0, 0.0, rewards), "failed"))
+            graded |= self._grade(dict.fromkeys(lost, ""), "failed")
         self._end()
         return [graded[row] for row in range(len(texts))]
 
@@ -207,13 +208,8 @@ class EpisodePool(Sandboxed):
             for row, (reward, correct, rewards, is_scored) in values.items()
         }
 
-    @property
-    def _nothing(self) -> Graded:
-        count = len(self.settings.weights)
-        return Graded(Grade(0.0, 0.0, (0.0,) * count if count > 1 else ()), "failed")
-
     def _begin(self, rows: Sequence[int]) -> dict[int, Step]:
-        self._sandbox.end(rows)
+        self.end(rows)
         return {row: _step(value) for row, value in self._ask("reset", {row: self._begun[row] for row in rows}).items()}
 
     def _ask(
@@ -231,7 +227,7 @@ class EpisodePool(Sandboxed):
         }
         requests = [Request((method, *arguments[row]), patience[times[row]], row) for row in asked]
         values = {}
-        for row, outcome in zip(asked, self._sandbox.ask(requests), strict=True):
+        for row, outcome in zip(asked, self.ask(requests), strict=True):
             if outcome.kind == "answered":
                 values[row] = outcome.value
             else:
@@ -245,7 +241,7 @@ class EpisodePool(Sandboxed):
             _logger.warning("%s: an episode is lost: %s", self.settings.source.written, one_line(error))
 
     def _end(self) -> None:
-        self._sandbox.end(range(len(self._begun)))
+        self.end(range(len(self._begun)))
 
 
 def _step(fields: Mapping[str, Any]) -> Step:

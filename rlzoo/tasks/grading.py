@@ -25,7 +25,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import boundary
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox, Sandboxed, Work
+from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox, Work
 
 LARGEST_REWARD = 1e18
 """Groups are centred and scaled in single precision, in which the square of a larger one is infinite."""
@@ -48,7 +48,7 @@ class Graded:
     outcome: Literal["graded", "timed_out", "failed"]
 
 
-class GraderPool(Sandboxed):
+class GraderPool(Sandbox):
     """Grades responses in `workers` processes, each response in at most `timeout` seconds; a context manager.
 
     A response whose grading takes longer costs that time and no other response anything. One whose process is killed
@@ -63,7 +63,8 @@ class GraderPool(Sandboxed):
     def __init__(
         self, grader: Grader, workers: int = 1, timeout: float = 10.0, is_unconfined_allowed: bool = False
     ) -> None:
-        self.grader, self.workers, self.timeout = grader, workers, timeout
+        super().__init__(Work(partial(_grading, grader, is_confined=False)), "the grader", workers)
+        self.grader, self.timeout = grader, timeout
         self.is_unconfined_allowed = is_unconfined_allowed
         self.patience = Patience(timeout, "task.grader_timeout")
         self.step, self.steps = 0, 0
@@ -88,10 +89,10 @@ class GraderPool(Sandboxed):
             self.patience.is_bounded = False
 
     def __enter__(self) -> Self:
-        if self._is_instant:
-            return self
-        self._sandbox = self._opened()
-        return super().__enter__()
+        if not self._is_instant:
+            self.work = self._checked_work()
+            super().__enter__()
+        return self
 
     def __exit__(self, *_: object) -> None:
         if not self._is_instant:
@@ -129,7 +130,7 @@ class GraderPool(Sandboxed):
             Request(pair, patience, is_last=self._evaluates and self._may_act(*pair), is_trusted=not self._evaluates)
             for pair in pairs
         ]
-        return self._sandbox.ask(requests)
+        return self.ask(requests)
 
     def _may_act(self, problem: Problem, response: str) -> bool:
         """Whether a response may do more than be slow where it is run, or nobody can tell."""
@@ -186,7 +187,8 @@ class GraderPool(Sandboxed):
             self._told.add(kind)
             _logger.warning("%s", text)
 
-    def _opened(self) -> Sandbox:
+    def _checked_work(self) -> Work:
+        """Raises UserError for a grader that cannot be sent, or that only a boundary makes safe where there is none."""
         missing = boundary.missing_kernel_features() if _is_confined(self.grader) else ""
         if missing and self._evaluates and not self.is_unconfined_allowed:
             raise UserError(
@@ -203,13 +205,12 @@ class GraderPool(Sandboxed):
                 f"the function that task.reward names, at the top of a module"
             ) from None
         is_confined = _is_confined(self.grader) and not missing
-        make = partial(_grading, self.grader, is_confined)
         memory = MEMORY_LIMIT
         if getattr(self.grader, "unconfined", False):
             _logger.warning("task.unconfined_reward=true: task.reward may start processes and write files")
             memory = resource.RLIM_INFINITY
         prepare = getattr(self.grader, "prepare", None) if _is_confined(self.grader) else None
-        return Sandbox(Work(make, is_confined, memory, prepare), "the grader", self.workers)
+        return Work(partial(_grading, self.grader, is_confined), is_confined, memory, prepare)
 
 
 def _is_confined(grader: Grader) -> bool:

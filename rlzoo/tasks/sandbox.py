@@ -45,9 +45,8 @@ GIVEN_UP = 1000
 """After so many time-outs all others count as timed out, too, where a step is bounded. They have taken 64 whole times,
 11 minutes of one worker at 10 s each, and time-outs take no more of a step."""
 STALLED = 60.0
-"""Seconds after which a worker that has not begun what it was asked is taken for lost."""
-PREPARATION = 20.0
-"""Seconds that a template may take to load what its work needs."""
+"""Seconds after which a worker that has not begun what it was asked, or a template that has not begun, is taken for
+lost."""
 _ATTEMPTS = 3
 """How often a request is made whose worker is killed from outside."""
 _PATIENCE = 5.0
@@ -121,10 +120,6 @@ class Outcome:
 
 
 _KILLED = Outcome("killed", error="was ended from outside")
-_CHANGED = Outcome("changed", error="was ended from outside, and begun again it did something else")
-_ENDED = Outcome("ended", error="ended its process")
-_OVER = Outcome("ended", error="has ended")
-_TOO_OFTEN = Outcome("timed_out", error="took too long too often")
 
 
 @dataclass(eq=False)
@@ -176,10 +171,8 @@ class Sandbox:
 
     def __exit__(self, *_: object) -> None:
         self._is_ended = True
-        self.end([name for name in self._waiting if name is not None])
+        self.end([*self._waiting])
         self._template.stop()
-        for worker in self._waiting.pop(None, []):
-            worker.channel.close()
 
     def ask(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of each, in order; threads wait for each other. No two are for one named worker.
@@ -196,8 +189,8 @@ class Sandbox:
                     self._past.setdefault(request.worker, []).append((request, outcomes[place]))
             return outcomes
 
-    def end(self, names: Sequence[int]) -> None:
-        """Ends named workers; together they have a second for what they do when they are given up."""
+    def end(self, names: Sequence[int | None]) -> None:
+        """Ends workers by name; together they have a second for what they do when they are given up."""
         for name in names:
             self._past.pop(name, None)
         ended = [worker for name in names for worker in self._waiting.pop(name, [])]
@@ -209,7 +202,11 @@ class Sandbox:
 
     def _round(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of requests that are each made once."""
-        self._leave_those_gone()
+        gone = {*ready([worker.channel for waiting in self._waiting.values() for worker in waiting], 0)}
+        for waiting in self._waiting.values() if gone else ():  # they have ended, or closed their channels
+            for worker in [worker for worker in waiting if worker.channel in gone]:
+                waiting.remove(worker)
+                worker.end()
         with ThreadPoolExecutor(self.side_by_side) as threads:
             try:
                 attempts = [threads.submit(self._attempt, request) for request in requests]
@@ -222,14 +219,6 @@ class Sandbox:
                 self._template.stop()  # with its workers, which threads wait for
                 raise
 
-    def _leave_those_gone(self) -> None:
-        """Lets go of workers that have ended, or closed their channels, with nothing to do."""
-        gone = {*ready([worker.channel for waiting in self._waiting.values() for worker in waiting], 0)}
-        for waiting in self._waiting.values() if gone else ():
-            for worker in [worker for worker in waiting if worker.channel in gone]:
-                waiting.remove(worker)
-                worker.end()
-
     def _repeated(self, request: Request) -> Outcome:
         """What becomes of a request that is made again, behind all that its worker did if that is gone."""
         past, waiting = self._past.get(request.worker, []), self._waiting[request.worker]
@@ -240,17 +229,17 @@ class Sandbox:
                 if now.kind == "killed":
                     return now
                 if (now.kind, now.value) != (before.kind, before.value):  # the words of an error may name addresses
-                    return _CHANGED
+                    return Outcome("changed", error="was ended from outside, and begun again it did something else")
         return self._attempt(request)
 
     def _attempt(self, request: Request) -> Outcome:
         limit, waiting = request.patience.limit, self._waiting[request.worker]
         if not limit:
-            return _TOO_OFTEN
+            return Outcome("timed_out", error="took too long too often")
         with self._lock:
             past = self._past.get(request.worker)
             if past and not waiting:
-                return _OVER if past[-1][1].is_last else _KILLED
+                return Outcome("ended", error="has ended") if past[-1][1].is_last else _KILLED
             worker = waiting.pop() if waiting else self._forked()
         outcome = self._answer(worker, request, limit)
         if request.is_last and not outcome.is_last:
@@ -286,7 +275,7 @@ class Sandbox:
             line = b""
         if line.endswith(b"\n") and len(line) <= LARGEST_ANSWER:
             return _understood(line)
-        return _KILLED if worker.end(1.0) == -signal.SIGKILL else _ENDED
+        return _KILLED if worker.end(1.0) == -signal.SIGKILL else Outcome("ended", error="ended its process")
 
     def _forked(self) -> _Worker:
         """A new worker. Raises Fault if there can be none."""
@@ -298,22 +287,9 @@ class Sandbox:
             self._template.stop()
             self._template = _Template(self.work)
         raise Fault(
-            f"the processes of {self.named} cannot be started, or take more than {PREPARATION + STALLED:g} seconds to "
-            "load what they need; their output says why"
+            f"the processes of {self.named} cannot be started, or take more than {STALLED:g} seconds to load what "
+            "they need; their output says why"
         )
-
-
-class Sandboxed:
-    """A context manager that has a sandbox open while it is open itself."""
-
-    _sandbox: Sandbox
-
-    def __enter__(self) -> Self:
-        self._sandbox.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sandbox.__exit__()
 
 
 def _understood(line: bytes) -> Outcome:
@@ -337,14 +313,13 @@ class _Template:
         self._process = context.Process(target=_keep_template, args=(there, dict(os.environ), work))
         self._process.start()
         there.close()
-        self._is_ready, self._lock = False, Lock()
+        self._lock = Lock()
 
     def forked(self) -> _Worker | None:
         """A worker; None if the template is gone, or does not get ready."""
         here, there = socket.socketpair()
         with there, self._lock:
             try:
-                self._is_ready = self._is_ready or bool(self._reply(PREPARATION))
                 self._connection.send((0, 0.0))
                 send_handle(self._connection, there.fileno(), self._process.pid)
                 return _Worker(self, self._reply(), here)
@@ -373,8 +348,8 @@ class _Template:
         self._process.kill()
         self._process.join()
 
-    def _reply(self, more: float = 0.0) -> int:
-        if not self._connection.poll(STALLED + more):
+    def _reply(self) -> int:
+        if not self._connection.poll(STALLED):
             raise EOFError
         return int(self._connection.recv())
 
@@ -389,11 +364,11 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
             resource.setrlimit(limit, (most, most))
     boundary.prepare()
     if work.prepare:
-        _prepare(work.prepare)
+        with suppress(Exception):  # grading a response reports the same error
+            work.prepare()
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers, killed = set[int](), set[int]()  # who has ended keeps its number until it is asked for
     with suppress(EOFError, OSError):
-        connection.send(True)
         while True:
             process, seconds = connection.recv()
             if process:
@@ -414,20 +389,6 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
             killed = {process for process in killed if not os.waitpid(process, os.WNOHANG)[0]}
     for process in workers:
         _exit_code(process, 0.0)
-
-
-def _prepare(prepare: Callable[[], None]) -> None:
-    """Loads what the work needs in at most `PREPARATION` seconds; failing is no fault."""
-
-    def ended(*_: object) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, ended)
-    signal.setitimer(signal.ITIMER_REAL, PREPARATION)
-    with suppress(Exception):  # grading a response reports the same error
-        prepare()
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def _exit_code(process: int, seconds: float) -> int:

@@ -21,7 +21,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.tasks.environments import Answer, Start, Step, Turn, seed_of
 from rlzoo.tasks.outside import described, load_outside
-from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox, Sandboxed, Work
+from rlzoo.tasks.sandbox import Outcome, Patience, Request, Sandbox, Work
 
 CALLS = "<tool_call>"
 """What a chat template has that tells the model how to call."""
@@ -158,7 +158,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-class ToolPool(Sandboxed):
+class ToolPool(Sandbox):
     """The environment in which functions of the user answer calls; a context manager.
 
     It makes calls in `workers` processes, each in at most `timeout` seconds. A tool that has often taken all of its
@@ -170,7 +170,7 @@ class ToolPool(Sandboxed):
 
     def __init__(self, tools: Sequence[Tool], workers: int, timeout: float) -> None:
         self.tools, self.timeout = {tool.name: tool for tool in tools}, timeout
-        self._sandbox = Sandbox(Work(partial(_caller, tuple(tools))), "task.tools", workers)
+        super().__init__(Work(partial(_caller, tuple(tools))), "task.tools", workers)
 
     def reset(self, starts: Sequence[Start], seed: int) -> list[Step]:
         """Gives each tool all of its time again, and each row a seed for what its tools draw."""
@@ -190,7 +190,7 @@ class ToolPool(Sandboxed):
             for place, call in enumerate(calls)
             if isinstance(call, Call)
         ]
-        answers = iter(map(_answer_of, self._sandbox.ask(requests)) if requests else ())
+        answers = iter(map(_answer_of, self.ask(requests)) if requests else ())
         return {
             row: Step([call if isinstance(call, Answer) else next(answers) for call in calls])
             for row, calls in read.items()

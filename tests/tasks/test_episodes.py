@@ -191,7 +191,7 @@ def test_an_episode_that_cannot_begin_is_told_to_the_model_and_earns_nothing(
 
 def killed(episodes: EpisodePool, while_asked: bool) -> None:
     """Ends the processes of all episodes, before they are asked again or while they are."""
-    template = psutil.Process(episodes._sandbox._template._process.pid)
+    template = psutil.Process(episodes._template._process.pid)
     if not while_asked:
         template.kill()
         template.wait()
@@ -239,7 +239,7 @@ def test_an_episode_that_kills_its_template_ends_no_run_and_no_episode_of_anothe
 def test_an_episode_that_is_another_once_it_is_begun_again_is_lost(asked: Sequence[int]) -> None:
     with pool(config("Fickle"), workers=2) as episodes:
         begin(episodes, [PROBLEM] * 2, [1, 2])
-        psutil.Process(episodes._sandbox._waiting[1][0].process).kill()
+        psutil.Process(episodes._waiting[1][0].process).kill()
         answers = make_calls(episodes, [(row, [ADD]) for row in asked])
         assert not answers[0][0].is_error
         assert all("did something else" in answer.text for row in answers[1:] for answer in row)

@@ -87,9 +87,9 @@ def test_a_lone_surrogate_which_no_tokenizer_takes_is_no_part_of_an_answer(pool:
 
 @pytest.mark.slow
 def test_threads_may_ask_at_once(tools: TaskConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "STALLED", 0.5)  # a call that waited for all others would be taken for lost
     with ready(tools, 1, 2.0) as pool, ThreadPoolExecutor(4) as threads:
         answers_of(pool, [called("add", a=1, b=2)])
+        monkeypatch.setattr(sandbox, "STALLED", 0.5)  # a call that waited for all others would be taken for lost
         begun = [
             threads.submit(answers_of, pool, [called("wait"), called("add", a=1, b=number)]) for number in range(4)
         ]
