@@ -46,6 +46,13 @@ def test_plain_text_is_encoded_as_it_is_and_decoded_without_special_tokens(folde
     assert tokenizer.decode([*ids, *tokenizer.stop_tokens]) == "12+3="
 
 
+def test_a_row_of_the_embedding_that_no_token_has_is_no_text(folder: Path) -> None:
+    tokenizer, beyond = load(folder), len(load(folder).backend) + 7
+    one, two = tokenizer.encode("12")
+    assert tokenizer.decode([one, beyond, two, beyond]) == "12" and tokenizer.piece(beyond) == ""
+    assert not tokenizer.is_special(beyond) and tokenizer.unknown([one, beyond]) == 0
+
+
 def seven_is_special(folder: Path) -> None:
     """Makes one of the digits a special token of the tokenizer, as others make `<think>`."""
     backend = load(folder).backend
