@@ -108,6 +108,17 @@ def test_every_page_of_such_a_grid_is_corrected_for_its_looks(tmp_path: Path, tr
             assert strict.low < found.low and strict.high > found.high and strict.detectable > found.detectable
 
 
+def test_a_row_like_the_baseline_stays_so_when_the_baseline_has_more_seeds(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / f"grpo-{seed}", "grpo", seed) for seed in range(5)]
+    folders += [make_run(tmp_path / f"dapo-{seed}", "dapo", seed) for seed in range(3)]
+    runs, _, _ = read_runs([str(it) for it in folders])
+    rows = make_leaderboard(runs).rows
+    assert {row.results[DECODINGS[0]].average.verdict.finding for row in rows} == {
+        Finding.BASELINE,
+        Finding.SAME_RESPONSES,
+    }
+
+
 def test_looks_are_few_and_settled_by_the_largest_number() -> None:
     assert looks(10) == (3, 5, 7, 10) and looks(5) == (3, 5) and looks(0) == (3,)
     assert [next_look(seeds, 10) for seeds in (3, 4, 7, 10, 12)] == [5, 5, 10, 10, 12]
