@@ -222,6 +222,11 @@ def test_two_rows_are_never_called_the_same(tmp_path: Path) -> None:
     assert {str(row.name) for row in board(folders).rows} == {"dapo", "stapo"}
 
 
+def test_the_environment_shows_every_value_that_the_runs_have(runs: list[str]) -> None:
+    (Path(runs[1]) / "environment.json").write_text(json.dumps({"torch": "2.14.0", "commit": "0123abc"}))
+    assert board(runs).environment == {"torch": ["2.13.0", "2.14.0"], "commit": ["0123abc"]}
+
+
 def test_a_row_has_the_figures_of_the_seeds_that_it_ran_and_no_others(tmp_path: Path) -> None:
     """Also where those seeds answered as another row's did, which has further ones."""
     folders = [make_run(tmp_path / f"grpo-{seed}", "grpo", seed, 0.2) for seed in range(2)]
