@@ -14,10 +14,12 @@ from objectives.batch import (
     OF_TURNS,
     SCORED,
     UNREPORTED,
+    Action,
+    Entry,
     Prepared,
-    Selected,
     Source,
     TokenBatch,
+    Trace,
     Writer,
     concatenated,
     fields_from,
@@ -30,7 +32,7 @@ from objectives.definitions import CODE_FOLDERS, definitions_only, end_reading, 
 from objectives.errors import ObjectiveError
 from objectives.expression import Term, read_terms
 from objectives.failure_modes import FAILURE_MODES
-from objectives.loop import Loop, PartMetrics, Step, Update, derivatives, k3, normalise, whole_groups
+from objectives.loop import Loop, PartMetrics, Step, derivatives, k3, normalise, whole_groups
 from objectives.objective import Objective, Plan, parse
 from objectives.ops import largest, quantile, random_keys, random_subset, uniform_of
 from objectives.part import (
@@ -52,7 +54,6 @@ from objectives.part import (
     parameter,
 )
 from objectives.recipes import recipe
-from objectives.trace import Action, Entry, Trace
 from objectives.version import VERSION
 from objectives.zoo import Name, known, names, register, with_examples
 
@@ -85,7 +86,6 @@ __all__ = [
     "Reward",
     "Schedule",
     "Select",
-    "Selected",
     "Source",
     "Stage",
     "Step",
@@ -93,7 +93,6 @@ __all__ = [
     "Term",
     "TokenBatch",
     "Trace",
-    "Update",
     "Weight",
     "Writer",
     "concatenated",

@@ -361,8 +361,8 @@ def gradients(
     given: dict[str, Any] = {name: value if name in read else None for name, value in declared.items()}
     step = loop.begin(batch.with_fields(**given))
     updates = []
-    for update in step.updates():
-        plan = step.plan(update, lambda: (logp, entropy), lambda: numbers)
+    for number in range(len(loop)):
+        plan = step.plan(number, lambda: (logp, entropy), lambda: numbers)
         gradient = torch.zeros(2, *batch.mask.shape)
         for rows in cut or [torch.arange(len(batch.mask))]:
             width = int((batch.mask | plan.read)[rows].any(0).nonzero().amax()) + 1

@@ -1,8 +1,8 @@
 """The updates on the rollouts of a step, in order: rows, passes, whether the policy has moved, and their plans.
 
     step = Loop(objective, minibatches).begin(batch, state)
-    for update in step.updates():
-        plan = step.plan(update, statistics)
+    for number, rows in enumerate(step.rows):
+        plan = step.plan(number, statistics)
         ...                                     # objective.loss(plan, rows, logp, entropy) of each micro-batch, a step
     state = step.prepared.state
 
@@ -10,7 +10,7 @@ Who runs it brings forward passes, optimiser and processes.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,20 +20,6 @@ from objectives.ops import Tensor, torch, without_gradients
 
 Statistics = Callable[[], tuple[Tensor, Tensor | None]]
 """Gives log-probs and entropies [M, T] of a mini-batch's rows under the policy as it is now; no gradient."""
-
-
-@dataclass(frozen=True)
-class Update:
-    """One optimiser update of a step."""
-
-    number: int
-    """In the step, from 0."""
-    pass_number: int
-    """The update pass, from 0."""
-    part: int
-    """The mini-batch of the pass, from 0."""
-    moved: bool
-    """Whether the policy differs from the one that sampled."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +43,13 @@ class Loop:
         """Fields of the batch that are read."""
         return self.objective.requires(on_policy=not self.moved and not self.old_of_sampler and len(self) == 1)
 
-    def update(self, number: int) -> Update:
-        """The update of that number."""
-        return Update(number, *divmod(number, self.minibatches), moved=self.moved or number > 0)
+    def has_moved(self, number: int) -> bool:
+        """Whether the policy that an update meets, counted from 0, differs from the one that sampled."""
+        return self.moved or number > 0
 
-    def is_scored(self, update: Update) -> bool:
+    def is_scored(self, number: int) -> bool:
         """Whether an update's plan takes a forward pass over its mini-batch, to read the policy as it is by then."""
-        return self.objective.reads_current and (update.moved or self.scores_first)
+        return self.objective.reads_current and (self.has_moved(number) or self.scores_first)
 
     def begin(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> "Step":
         """Prepares the rollouts of a step; `state` is that of the last one's controllers."""
@@ -73,18 +59,18 @@ class Loop:
     @without_gradients
     def plan(
         self,
-        update: Update,
+        number: int,
         minibatch: Prepared,
         statistics: Statistics | None = None,
         micro_batch: Callable[[], Tensor] | None = None,
     ) -> Plan:
-        """The plan of a mini-batch, the rows [M] of all processes.
+        """The plan of an update, counted from 0, on a mini-batch: the rows [M] of all processes.
 
         `statistics` are asked for where the update `is_scored`, `micro_batch` for the number [M] of each row's
         micro-batch where a part works within these; without them the fields of the mini-batch count.
         """
-        minibatch = self._with_current(minibatch, update.moved)
-        if self.is_scored(update) and statistics is not None:
+        minibatch = self._with_current(minibatch, self.has_moved(number))
+        if self.is_scored(number) and statistics is not None:
             logp, entropy = statistics()
             minibatch = minibatch.with_fields(logp=logp, entropy=entropy)
         if self.objective.reads_micro_batches and micro_batch is not None:
@@ -110,21 +96,18 @@ class Step:
 
     @cached_property
     def rows(self) -> Sequence[Tensor]:
-        """[M] int on the CPU for each mini-batch: its rows, ascending; groups are whole and in order."""
-        return whole_groups(self.prepared.require("group", "mini-batches"), self.loop.minibatches)
-
-    def updates(self) -> Iterator[Update]:
-        """All of them, in order."""
-        return map(self.loop.update, range(len(self.loop)))
+        """[M] int on the CPU for each update, in order: its rows, ascending; groups are whole and in order."""
+        of_pass = whole_groups(self.prepared.require("group", "mini-batches"), self.loop.minibatches)
+        return of_pass * len(self.passes)
 
     def plan(
-        self, update: Update, statistics: Statistics | None = None, micro_batch: Callable[[], Tensor] | None = None
+        self, number: int, statistics: Statistics | None = None, micro_batch: Callable[[], Tensor] | None = None
     ) -> Plan:
         """The plan of an update, as `Loop.plan` makes it of the rows of its mini-batch."""
-        rows, batch = self.rows[update.part], self.passes[update.pass_number]
+        rows, batch = self.rows[number], self.passes[number // self.loop.minibatches]
         device = batch.mask.device
         rows = rows.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else rows.to(device)
-        return self.loop.plan(update, batch.rows(rows), statistics, micro_batch)
+        return self.loop.plan(number, batch.rows(rows), statistics, micro_batch)
 
 
 def derivatives(

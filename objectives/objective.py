@@ -7,7 +7,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from objectives.batch import Batch, Prepared, Selected, TokenBatch, over_scope
+from objectives.batch import Action, Batch, Prepared, TokenBatch, Trace, over_scope
 from objectives.equation import written_equation
 from objectives.errors import ObjectiveError, shown
 from objectives.expression import Term, canonical, compose, in_order, read_terms, remove, unused
@@ -29,7 +29,6 @@ from objectives.part import (
     Weight,
     in_working_order,
 )
-from objectives.trace import Action, Trace
 from objectives.zoo import is_registered
 
 # ---- the plan of a mini-batch ----------------------------------------------------------------------------------------
@@ -268,12 +267,12 @@ class Objective:
     # ---- once per rollout step -----------------------------------------------------------------------------------
 
     @without_gradients
-    def select(self, batch: TokenBatch) -> Selected:
+    def select(self, batch: TokenBatch) -> TokenBatch:
         """Stages 1 and 2: shaped `reward`, and `selected` rows; `mask` and the rows themselves stay.
 
         Late parts of stage 1 shape rewards in `prepare`. A batch with an `advantage` keeps its reward.
         """
-        if isinstance(batch, Selected):
+        if batch.selected is not None:
             return batch
         early = [part for part in self.all(Reward) if not part.late and batch.advantage is None]
         selectors = [part for part in self.all(Select) if not part.late]
@@ -284,7 +283,7 @@ class Objective:
             chosen = selector.selects(batch)
             batch = batch.record(selector.name, Action.SELECT, chosen)
             selected = selected & chosen
-        return Selected.of(batch, selected=selected)
+        return batch.with_fields(selected=selected)
 
     @without_gradients
     def prepare(self, batch: TokenBatch, state: Mapping[str, Mapping[str, float]] | None = None) -> Prepared:
@@ -296,7 +295,7 @@ class Objective:
             raise ObjectiveError("the batch is prepared already: its weights are in the advantage")
         selected = self.select(batch)
         advantage, trace = self._advantages(selected)
-        kept = selected.mask & selected.selected[:, None]
+        kept = selected.mask & selected.require("selected", "prepare")[:, None]
         trace = trace.record(self.the(Advantage).name, Action.ADVANTAGE, advantage)
         trace = trace.record("", Action.TOKENS, kept)
         prepared = Prepared.of(selected, mask=kept, advantage=selected.like_tokens(advantage), trace=trace)
@@ -326,7 +325,7 @@ class Objective:
         """
         return self._advantages(self.select(batch))[0]
 
-    def _advantages(self, batch: Selected) -> tuple[Tensor, Trace]:
+    def _advantages(self, batch: TokenBatch) -> tuple[Tensor, Trace]:
         """Stage 3, and the trace with the late parts of stage 1 before it."""
         if batch.advantage is not None:
             return batch.advantage, batch.trace
@@ -337,7 +336,7 @@ class Objective:
         if size < part.minimum_group:
             raise ObjectiveError(f"{part.name} needs at least {part.minimum_group} responses per prompt, not {size}")
         require_read(batch, [part])
-        present = torch.isin(group, group[batch.selected])
+        present = torch.isin(group, group[batch.require("selected", part.name)])
         return part.of(batch.with_fields(mask=batch.mask & present[:, None]).blank_outside()), batch.trace
 
     def passes(self, batch: Prepared) -> Sequence[Prepared]:

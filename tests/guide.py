@@ -22,10 +22,9 @@ def learn(objective, batch, forward, optimizer, minibatches=1, micro_batch=8, st
             logp, entropy = forward(torch.arange(len(batch.mask)))
         batch = batch.with_fields(logp_old=logp, entropy_old=entropy)
     step = loop.begin(batch, state)
-    for update in step.updates():
-        rows = step.rows[update.part]  # whole groups: a group is never in two mini-batches
+    for number, rows in enumerate(step.rows):  # whole groups: a group is never in two mini-batches
         cut = torch.arange(len(rows)).split(micro_batch)
-        plan = step.plan(update, lambda: forward(rows), lambda: torch.arange(len(rows)) // micro_batch)
+        plan = step.plan(number, lambda: forward(rows), lambda: torch.arange(len(rows)) // micro_batch)
         for part in cut:
             logp, entropy = forward(rows[part])
             objective.loss(plan, part, logp, entropy).backward()  # a sum: nobody divides it again

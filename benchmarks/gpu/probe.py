@@ -152,8 +152,8 @@ def objective_layer(device: torch.device, size: Size) -> Table:
 
         def plan() -> None:
             step = Loop(objective, 4, True).begin(batch)  # noqa: B023
-            for update in step.updates():
-                step.plan(update)
+            for number in range(len(step.rows)):
+                step.plan(number)
 
         with peak_of(device) as peak:
             before = allocated(device)

@@ -32,8 +32,8 @@ def objective_work(trainer: Trainer, objective: Objective, collected: StepRollou
     """All that an objective adds to a step with one mini-batch per pass: no forward or backward of the model."""
     step, device = Loop(objective).begin(batch), trainer.accelerator.device
     metrics, every = StepMetrics(objective, collected.rollouts, device), torch.arange(len(collected.rank))
-    for update in step.updates():
-        plan = step.plan(update)
+    for number in range(len(step.rows)):
+        plan = step.plan(number)
         metrics.add_plan(plan, every, every)
         for part in trainer.passes.micro_batches(collected.rollouts, every, every):
             there, width = part.to(device), int(collected.rollouts.lengths[part].max())

@@ -128,7 +128,7 @@ class ZooGRPOTrainer(GRPOTrainer):
             self._make_plan(update)
         size = self.args.per_device_train_batch_size
         rows = slice(part * size, (part + 1) * size)
-        tokens = self._own_tokens(self._loop.update(update).part)
+        tokens = self._own_tokens(update % self.minibatches)
         return {**{name: values[rows] for name, values in tokens.items()}, "rows": rows}
 
     @torch.no_grad()
@@ -204,7 +204,7 @@ class ZooGRPOTrainer(GRPOTrainer):
             return _Rollouts(tokens, batch)
         selected = self.objective.select(batch)
         group = selected.require("group", "refills")
-        kept = torch.isin(group, group[selected.selected]) & whole
+        kept = torch.isin(group, group[selected.require("selected", "refills")]) & whole
         return _Rollouts(tokens, selected).rows(kept)
 
     def _rewards_apart(self, whole: Tensor) -> Tensor:
@@ -252,11 +252,10 @@ class ZooGRPOTrainer(GRPOTrainer):
     @torch.no_grad()
     def _make_plan(self, number: int) -> None:
         """Plans an update on all processes alike and keeps this process's rows of it."""
-        update, size = self._loop.update(number), self.args.generation_batch_size // self.minibatches
-        device = self.accelerator.device
+        size, device = self.args.generation_batch_size // self.minibatches, self.accelerator.device
         plan = self._rollout_step.plan(
-            update,
-            lambda: self._statistics(update.part),
+            number,
+            lambda: self._statistics(number % self.minibatches),
             lambda: torch.arange(size, device=device) // self.args.per_device_train_batch_size,
         )
         self._plan = plan.rows(self._share(0, size), plan.batch.mask.shape[1])

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from objectives.batch import Prepared, TokenBatch, statistic
+from objectives.batch import Action, Prepared, TokenBatch, statistic
 from objectives.ops import Tensor, group_index, largest, quantile, recurrence, torch, uniform_of
 from objectives.part import REQUIRED, Mask, Schedule, Weight, parameter
 from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
-from objectives.trace import Action
 from objectives.zoo import register
 
 

@@ -127,7 +127,7 @@ class ObservationNLL(Penalty):
     alpha: float = parameter(0.05, "[0, inf)", "weight of the observations' cross entropy in the loss", idle=0)
 
     def coefficients(self, batch: Prepared, aggregate: Aggregate) -> Tensor:
-        observed = (batch.observed(self.name) & batch.selected[:, None]).to(batch.advantage.dtype)
+        observed = (batch.observed(self.name) & batch.require("selected", self.name)[:, None]).to(batch.advantage.dtype)
         return self.alpha * observed / observed.sum().clamp(min=1)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:

@@ -205,7 +205,8 @@ def _scored(
     numbers = torch.zeros(len(batch.mask), dtype=torch.long, device=batch.mask.device)
     for rows in whole_groups(batch.require("group", "inspect"), trainer.config.train.minibatches_per_step):
         numbers[rows] = trainer.micro_batch_numbers(collected, rows)
-    batch = TokenBatch.of(batch, logp=logp, entropy=entropy, micro_batch=numbers, reward=collected.reward)
+    asked = {"logp": logp, "entropy": entropy, "micro_batch": numbers, "reward": collected.reward}
+    batch = batch.with_fields(**asked, selected=None)
     return batch.with_fields(trace=Trace(), **{name: values.cpu() for name, values in batch.tensors().items()})
 
 

@@ -148,12 +148,12 @@ def _plans(step: Step, met: tuple[Tensor, Tensor] | None) -> Iterator[tuple[int,
 
     It then has the statistics of the policy that is updated, those of the batch unless they are others.
     """
-    for update in step.updates():
-        rows, plan = step.rows[update.part], step.plan(update)
+    for number, rows in enumerate(step.rows):
+        plan = step.plan(number)
         if met is not None:
             logp, entropy = (values[rows] for values in met)
             plan = replace(plan, batch=plan.batch.with_fields(logp=logp, entropy=entropy).blank_outside())
-        yield update.pass_number + 1, rows, plan
+        yield number // step.loop.minibatches + 1, rows, plan
 
 
 def _push(

@@ -459,7 +459,7 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
     by_engine, sees_entropy = rollout.old_logp == "engine", engine_traits(rollout.engine).sees_entropy
     loop, fields, _ = step_scoring(objective, train.minibatches_per_step, rollout.may_be_stale, by_engine, sees_entropy)
-    again = sum(loop.is_scored(loop.update(number)) for number in range(len(loop)))
+    again = sum(loop.is_scored(number) for number in range(len(loop)))
     scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
     scoring = scorings * once + ("logp_teacher" in fields) * taught
     passes = 4 if config.model.gradient_checkpointing else 3

@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import Objective, PartMetrics, Plan, Prepared, Selected, TokenBatch, k3, normalise
+from objectives import Objective, PartMetrics, Plan, Prepared, TokenBatch, k3, normalise
 from rlzoo.model.accelerator import to_device
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
@@ -100,7 +100,7 @@ def rollout_metrics(
 
 
 def sampling_metrics(
-    sampled: Sequence[GradedRollouts], selected: Sequence[Selected], refills: bool
+    sampled: Sequence[GradedRollouts], selected: Sequence[TokenBatch], refills: bool
 ) -> dict[str, float]:
     """Numbers over all responses of all ranks, those of groups that are dropped among them: figures of an environment.
 
@@ -118,7 +118,7 @@ def sampling_metrics(
     return metrics
 
 
-def count_groups(batch: Selected) -> int:
+def count_groups(batch: TokenBatch) -> int:
     """How many groups a batch has rows of."""
     return len(batch.require("group", "metrics").unique())
 

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from objectives import Objective, Selected, whole_groups
+from objectives import Objective, TokenBatch, whole_groups
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
@@ -177,7 +177,7 @@ class Work:
         return [Tree([index[row] for row in tree.rows], tree.size) for tree in trees]
 
 
-def rank_of_rows(batch: Selected, rollouts: Rollouts, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
+def rank_of_rows(batch: TokenBatch, rollouts: Rollouts, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
     """[N] the rank that trains each row, on the CPU: all have nearly equal work in each mini-batch."""
     if ranks == 1:
         return torch.zeros(len(batch.mask), dtype=torch.long)
@@ -226,7 +226,7 @@ def _assign_trees(work: Work, ranks: int, longest: int) -> tuple[list[int], int]
     return rank_of, TRAINING * trained + scored
 
 
-def may_learn(batch: Selected) -> Tensor:
+def may_learn(batch: TokenBatch) -> Tensor:
     """[N] bool: rows that are selected, of groups whose rewards differ.
 
     That is what most objectives have a gradient for. One that has it for others too is balanced as well, since both
@@ -238,7 +238,7 @@ def may_learn(batch: Selected) -> Tensor:
     same = group[:, None].expand_as(rewards)
     first = torch.zeros_like(rewards).scatter_reduce(0, same, rewards, "amin", include_self=False)
     last = torch.zeros_like(rewards).scatter_reduce(0, same, rewards, "amax", include_self=False)
-    return batch.selected & (first != last).any(1)[group]
+    return batch.require("selected", "balance") & (first != last).any(1)[group]
 
 
 # ---- what is scored of rows, and how ---------------------------------------------------------------------------------

@@ -23,10 +23,8 @@ from objectives import (
     Objective,
     Plan,
     Prepared,
-    Selected,
     Step,
     TokenBatch,
-    Update,
     Writer,
     concatenated,
     random_keys,
@@ -69,7 +67,7 @@ from rlzoo.training.stale_rollouts import (
 class StepRollouts:
     """The rollouts of a step, the same on every rank: N rows in the order of their problems."""
 
-    batch: Selected
+    batch: TokenBatch
     """What objectives read of them, on the device, after stages 1 and 2."""
     rollouts: Rollouts
     """Their tokens, on the CPU, as wide as the batch."""
@@ -186,7 +184,7 @@ class Trainer:
         batch = self.with_reported(collected, self.scored(collected, scored), reported)
         step = loop.begin(batch, self.progress.objective_state)
         metrics = StepMetrics(self.objective, collected.rollouts, self.accelerator.device)
-        taken = [self._update(collected, step, update, metrics) for update in step.updates()]
+        taken = [self._update(collected, step, number, metrics) for number in range(len(loop))]
         return step.prepared, metrics, taken.count(False)
 
     # ---- sample, grade, select -----------------------------------------------------------------------------------
@@ -202,7 +200,7 @@ class Trainer:
             return self._collect_parts(extra)
         config, start = self.config.rollout, self.progress.problems_used
         used, wanted = start, config.prompts_per_step
-        own, sampled, selected = list[GradedRollouts](), list[GradedRollouts](), list[Selected]()
+        own, sampled, selected = list[GradedRollouts](), list[GradedRollouts](), list[TokenBatch]()
         while (missing := wanted - sum(map(count_groups, selected))) > 0:
             if len(sampled) > config.max_refills:
                 raise UserError(
@@ -246,7 +244,7 @@ class Trainer:
         with self._timed("generate"):
             return sample_in_background(lambda: self._sample(problems_used, count, step), self.engine.apart)
 
-    def _select(self, graded: GradedRollouts, numbers: Sequence[int], extra: frozenset[str]) -> Selected:
+    def _select(self, graded: GradedRollouts, numbers: Sequence[int], extra: frozenset[str]) -> TokenBatch:
         """The batch of a round after stages 1 and 2, without dropped groups if others are sampled in their place.
 
         `numbers` are those of the problems in the stream, and so those of the groups.
@@ -272,7 +270,8 @@ class Trainer:
         if not self.objective.refills:
             return selected
         group = selected.require("group", "collect")
-        return selected.rows(torch.isin(group, group[selected.selected & scored.to(group.device)]))
+        chosen = selected.require("selected", "collect") & scored.to(group.device)
+        return selected.rows(torch.isin(group, group[chosen]))
 
     def _random_keys(self, batch: TokenBatch) -> Tensor:
         seed = step_seed(self.config.seed, self.progress.step, "lots of tokens")
@@ -282,7 +281,7 @@ class Trainer:
         self,
         own: Sequence[GradedRollouts],
         sampled: Sequence[GradedRollouts],
-        selected: Sequence[Selected],
+        selected: Sequence[TokenBatch],
         numbers: Sequence[int],
         problems_used: int,
     ) -> StepRollouts:
@@ -362,9 +361,9 @@ class Trainer:
 
     # ---- plan, differentiate, step -------------------------------------------------------------------------------
 
-    def _update(self, collected: StepRollouts, step: Step, update: Update, metrics: StepMetrics) -> bool:
+    def _update(self, collected: StepRollouts, step: Step, number: int, metrics: StepMetrics) -> bool:
         """Plans and differentiates a mini-batch and takes a step; False if its gradient was not finite."""
-        rows = step.rows[update.part]
+        rows = step.rows[number]
         own = collected.places(self.accelerator.process_index, rows)
 
         def current() -> tuple[Tensor, Tensor | None]:
@@ -373,10 +372,10 @@ class Trainer:
                 return self.passes.statistics(self.policy, collected.rollouts, rows, own, with_entropy)[:2]
 
         with self._timed("plan"):
-            plan = step.plan(update, current, lambda: self.micro_batch_numbers(collected, rows))
+            plan = step.plan(number, current, lambda: self.micro_batch_numbers(collected, rows))
             metrics.add_plan(plan, own, rows[own])
         with self._timed("train"):
-            self._differentiate(collected.rollouts, plan, rows, own, metrics, update.moved)
+            self._differentiate(collected.rollouts, plan, rows, own, metrics, step.loop.has_moved(number))
             return self._take_step(metrics)
 
     def micro_batch_numbers(self, collected: StepRollouts, rows: Tensor) -> Tensor:

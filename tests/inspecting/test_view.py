@@ -56,7 +56,7 @@ def test_the_page_says_and_marks_what_the_account_has(expression: str) -> None:
     batch, objective = scored_batch(), parse(expression)
     now = batch.with_fields(logp=batch.logp_old, entropy=batch.entropy_old)
     view, step = look(objective, batch), Loop(objective, moved=True).begin(now)
-    plan = step.plan(next(step.updates()))
+    plan = step.plan(0)
     trace, after = plan.batch.trace, plan.batch.advantage.abs()
     before = batch.like_tokens(trace.of(Action.ADVANTAGE)[0].value).abs()
     in_first = [entry.value for entry in trace.of(Action.PASS) if entry.name == "policy"]

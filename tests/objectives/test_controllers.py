@@ -48,7 +48,7 @@ def test_a_mask_with_a_controller_masks_by_its_state(patient: Objective) -> None
         step = Loop(patient, moved=True).begin(batch, state)
         state = step.prepared.state
         assert state == {"patient": {"limit": limit}}
-        (plan,) = [step.plan(update) for update in step.updates()]
+        (plan,) = map(step.plan, range(len(step.rows)))
         masked = plan.batch.mask & (batch.logp_old.exp() > limit)
         assert torch.equal(plan.touched["patient"], masked) and masked.any()
         assert (plan.policy_coefficient[masked] == 0).all()

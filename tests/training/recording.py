@@ -93,8 +93,8 @@ class Recording(Trainer):
         step = loop.begin(self.scored(collected, loop.needs))
         policy.load_state_dict(moved.state_dict())
         metrics = StepMetrics(self.objective, collected.rollouts, self.accelerator.device)
-        for update in step.updates():
-            self._update(collected, step, update, metrics)
+        for number in range(len(loop)):
+            self._update(collected, step, number, metrics)
         return metrics.metrics(self.accelerator)
 
     def _take_step(self, metrics: StepMetrics) -> bool:

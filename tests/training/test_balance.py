@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.gpu.balance import Setting, positions
-from objectives import Selected, whole_groups
+from objectives import TokenBatch, whole_groups
 from rlzoo.training.rows import Work, assign_minibatches, assign_rows, may_learn
 
 PAPERS = Setting(prompts=512, responses=16, minibatches=16, limit=20480, processes=64)
@@ -65,7 +65,7 @@ def test_the_fullest_process_has_no_more_than_the_mean_and_a_row(
 
 
 def test_a_row_may_learn_if_it_is_selected_and_the_rewards_of_its_group_differ_in_any_kind() -> None:
-    batch = Selected(
+    batch = TokenBatch(
         mask=torch.ones(8, 2, dtype=torch.bool),
         group=torch.tensor([4, 4, 7, 7, 5, 5, 9, 9]),
         reward=torch.tensor([1.0, 0, 1, 1, 1, 1, 0, 1]),

@@ -242,7 +242,7 @@ def test_tokens_of_the_batch_are_counted_as_a_step_has_them(expression: str, tin
     scored = trainer.scored(collected, loop.needs)
     batch = scored.with_fields(**dict.fromkeys(OF_TURNS - loop.needs))  # as a task of one turn has it
     step = loop.begin(batch)
-    plan = step.plan(next(iter(step.updates())), lambda: (batch.logp_sampler, batch.logp_sampler))
+    plan = step.plan(0, lambda: (batch.logp_sampler, batch.logp_sampler))
     tensors = [*step.prepared.tensors().values(), plan.policy_coefficient, plan.active]
     shape = batch.mask.shape
     held = {it.untyped_storage().data_ptr(): it for it in tensors if it.shape == shape}

@@ -106,7 +106,7 @@ class ZooPPOTrainer(PPOTrainerSync):
             data = transfer_queue.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*_OUTCOMES])
             batch = self._with_lots(self._outcomes.batch(data, keys))
             batch = self.objective.select(batch)
-            selected, reward = batch.selected, batch.require("reward", "refills")
+            selected, reward = (batch.require(name, "refills") for name in ("selected", "reward"))
             for uid in {_group_of(key) for key in keys}:
                 rows = torch.tensor([_group_of(key) == uid for key in keys])
                 known[uid] = None if selected[rows].any() else float(reward[rows].mean())

@@ -59,9 +59,9 @@ class ZooTrainingWorker(TrainingWorker):
     def _plan(self, data: TensorDict, number: int) -> tuple[Plan, Tensor]:
         """The plan of an update, and [n] the numbers of this rank's rows in it."""
         loop, ranks = Loop(self.objective, self._minibatches), self.engine.get_data_parallel_size()
-        update, columns = loop.update(number), self._everywhere(columns_in(data))
+        columns = self._everywhere(columns_in(data))
         real = columns[GROUP] >= 0
-        batch = batch_of(columns, update.pass_number, tensordict_utils.get(data, LIMIT))
+        batch = batch_of(columns, number // self._minibatches, tensordict_utils.get(data, LIMIT))
 
         def statistics() -> tuple[Tensor, Tensor | None]:
             current = self._everywhere(self._current(data))
@@ -70,7 +70,7 @@ class ZooTrainingWorker(TrainingWorker):
             }
             return wide["log_probs"], wide.get("entropy")
 
-        plan = loop.plan(update, batch, statistics)
+        plan = loop.plan(number, batch, statistics)
         numbers = torch.where(real, real.cumsum(0) - 1, -1)
         return plan, numbers.chunk(ranks)[self.engine.get_data_parallel_rank()].cpu()
 

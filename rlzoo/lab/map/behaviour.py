@@ -43,10 +43,10 @@ def update_of(objective: Objective, rollouts: MapRollouts, setting: RegimeSettin
     gradient = torch.zeros_like(table)
     touched: dict[str, bool] = {}
     taken = Loop(objective, moved=not batch.on_policy).begin(batch)
-    for update in taken.updates():
-        moved = table + gradient * step_size(setting, gradient, step) if update.number else table
+    for number in range(len(taken.rows)):
+        moved = table + gradient * step_size(setting, gradient, step) if number else table
         statistics = partial(token_stats, moved, rollouts.place, rollouts.symbol)
-        plan, (logp, entropy) = taken.plan(update, statistics), statistics()
+        plan, (logp, entropy) = taken.plan(number, statistics), statistics()
         _, *by_token = derivatives(objective, plan, slice(None), logp, entropy)
         on_logp, on_entropy = (torch.where(batch.mask, values, 0.0) for values in by_token)
         gradient = gradient - on_table(moved, rollouts, on_logp, on_entropy)
