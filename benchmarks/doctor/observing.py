@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from rlzoo.training import step
-from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.rows import StepMetrics
 
 
 class ObservingMetrics(StepMetrics):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from objectives import whole_groups
 from rlzoo.config import Config, load_config
-from rlzoo.training.rows import Work, assign_minibatches
+from rlzoo.model.layout import Work, assign_minibatches
 
 CORRELATION = 0.5
 MEAN = 1 / 4

@@ -21,7 +21,7 @@ from rlzoo.config import load_config
 from rlzoo.experiment.check import check
 from rlzoo.experiment.machine import environment
 from rlzoo.model.accelerator import make_accelerator
-from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.rows import StepMetrics
 from rlzoo.training.run import RunFolder, load_trainer
 from rlzoo.training.step import StepRollouts, Trainer
 

@@ -1,5 +1,6 @@
 """Every key of an experiment, with its default, its range, what it decides and its meaning."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -234,6 +235,21 @@ class TrainConfig:
     deterministic: Annotated[bool, MACHINE] = False
     """Score and train on CUDA by deterministic algorithms alone, which are slower: the same rollouts then give the same
     weights, bit for bit. On the CPU they always do, and it is refused."""
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step, counted from 0: that of transformers' schedule, one step further on.
+
+        So neither the first step nor the last has rate 0, whatever the schedule. transformers' own imports what its
+        trainer needs, which takes a tenth of the time before the first step.
+        """
+        at, fall = step + 1, max(1, self.steps + 1 - self.warmup_steps)
+        if at < self.warmup_steps:
+            return self.learning_rate * (at / self.warmup_steps)
+        if self.schedule == "constant":
+            return self.learning_rate
+        if self.schedule == "linear":
+            return self.learning_rate * max(0.0, (self.steps + 1 - at) / fall)
+        return self.learning_rate * max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((at - self.warmup_steps) / fall))))
 
 
 @dataclass

@@ -1,6 +1,7 @@
-"""The machine as a run sees it: Accelerate's processes, what they tell each other, its device and its threads."""
+"""The machine as a run sees it: Accelerate's processes, what they tell each other, its device, threads and speed."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -93,14 +94,7 @@ def broadcast_from_main(accelerator: Accelerator, value: bool) -> bool:
     return bool(broadcast(torch.tensor(int(value), device=accelerator.device)))
 
 
-# ---- tensors, algorithms and threads ---------------------------------------------------------------------------------
-
-
-def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device; CUDA copies it in the background, so that the host goes on."""
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+# ---- algorithms, threads and speed -----------------------------------------------------------------------------------
 
 
 ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "FLASH_ATTENTION_DETERMINISTIC": "1"}
@@ -123,17 +117,17 @@ def prepare_deterministic(asked: bool, device: torch.device) -> None:
 
 
 @contextmanager
-def deterministic(asked: bool) -> Iterator[None]:
-    """Context in which torch uses deterministic algorithms only, if `asked`, in the backward pass of attention too.
+def deterministic() -> Iterator[None]:
+    """Context in which torch uses deterministic algorithms only, in the backward pass of attention too.
 
     Raises UserError where an operation has none.
     """
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(asked or before)
+    torch.use_deterministic_algorithms(True)
     try:
         yield
     except RuntimeError as error:
-        if asked and "does not have a deterministic implementation" in str(error):
+        if "does not have a deterministic implementation" in str(error):
             operation = str(error).split(maxsplit=1)[0]
             raise UserError(
                 f"train.deterministic=true: {operation} has no deterministic algorithm; leave it out"
@@ -152,3 +146,35 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+SIZES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 8192)}
+"""Of the matrices whose product is timed, ascending."""
+LONG = 0.05
+"""Seconds of a product after which no larger one is tried: bfloat16 takes some processors a minute."""
+
+
+@torch.no_grad()
+def measured_peak(device: torch.device, dtype: torch.dtype) -> float:
+    """Floating-point operations per second of a square matrix product: the best of a few, of growing sizes."""
+    peak = 0.0
+    for size in SIZES.get(device.type, SIZES["cpu"]):
+        left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+        seconds = min(_seconds(left, right) for _ in range(5))
+        peak = max(peak, 2.0 * size**3 / seconds)
+        if seconds > LONG:
+            break
+    return peak
+
+
+def _seconds(left: Tensor, right: Tensor) -> float:
+    _finish(left.device)
+    started = time.perf_counter()
+    left @ right
+    _finish(left.device)
+    return time.perf_counter() - started
+
+
+def _finish(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -3,6 +3,9 @@
 A tree is a prompt and some responses to it. Its responses see the prompt and themselves, their positions continue the
 prompt's, and several trees share a row without seeing each other; so values and gradients are those of every response
 behind a prompt of its own.
+
+An optimiser update takes as long as the rank with the most work. Work is counted in positions of forward passes;
+attention between them is left out, as in `Policy.forward_flops`.
 """
 
 import heapq
@@ -15,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlzoo.model.accelerator import to_device
+from objectives import whole_groups
 
 
 @dataclass(frozen=True)
@@ -262,3 +265,80 @@ def in_one_row(prompts: Sequence[Sequence[int]], tokens: Tensor, lengths: Sequen
         segments=tuple(segments),
         bounds=torch.from_numpy(bounds.astype(np.int32)),
     )
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device; CUDA copies it in the background, so that the host goes on."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+# ---- which rank trains which row -------------------------------------------------------------------------------------
+
+TRAINING = 3
+"""Forward passes that forward and backward of a row cost; scoring costs one."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the work on each of n rows depends on."""
+
+    group: Sequence[int]
+    """Prompt group of each row; the rows of a group have one prompt."""
+    prompt_lengths: Sequence[int]
+    lengths: Sequence[int]
+    learns: Sequence[bool]
+    """Whether it may have a gradient. Other rows are only scored."""
+
+    def rows(self, index: Sequence[int]) -> "Work":
+        """The work on some rows."""
+        return Work(
+            group=[self.group[row] for row in index],
+            prompt_lengths=[self.prompt_lengths[row] for row in index],
+            lengths=[self.lengths[row] for row in index],
+            learns=[self.learns[row] for row in index],
+        )
+
+    def trees(self, learning: bool, longest: int) -> list[Tree]:
+        """The rows that learn, or the others, as forward passes share prompts among them; the largest first."""
+        index = [row for row, learns in enumerate(self.learns) if learns is learning]
+        part = self.rows(index)
+        trees = grow_sizes(part.group, part.prompt_lengths, part.lengths, longest)
+        return [Tree([index[row] for row in tree.rows], tree.size) for tree in trees]
+
+
+def assign_minibatches(work: Work, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
+    """[N] int64 on the CPU: the rank of each row of a batch, chosen for each mini-batch by itself."""
+    rank_of = torch.zeros(len(work.group), dtype=torch.long)
+    for rows in whole_groups(torch.tensor(work.group), minibatches):
+        rank_of[rows] = torch.tensor(assign_rows(work.rows(rows.tolist()), ranks, longest_tree), dtype=torch.long)
+    return rank_of
+
+
+def assign_rows(work: Work, ranks: int, longest_tree: int) -> list[int]:
+    """The rank of each row of a mini-batch.
+
+    Responses that can share their prompt in a forward pass of at most `longest_tree` positions stay together, in parts
+    as small as the fullest rank is better off with.
+    """
+    halves = [longest_tree >> times for times in range(longest_tree.bit_length())]
+    assigned = [_assign_trees(work, ranks, longest) for longest in (*halves, 0)]  # 0: each response has its own prompt
+    return min(assigned, key=lambda deal: deal[1])[0]
+
+
+def _assign_trees(work: Work, ranks: int, longest: int) -> tuple[list[int], int]:
+    """The rank of each row, and what the fullest rank has to do, in positions of a forward pass.
+
+    The rows that learn come first, then the others on top, so that training and scoring are both balanced.
+    """
+    rank_of, positions, fullest = [0] * len(work.group), [0] * ranks, list[int]()
+    for learning in (True, False):
+        trees = work.trees(learning, longest)
+        for tree, rank in zip(trees, longest_first([tree.size for tree in trees], positions), strict=True):
+            positions[rank] += tree.size
+            for row in tree.rows:
+                rank_of[row] = rank
+        fullest.append(max(positions))
+    trained, scored = fullest
+    return rank_of, TRAINING * trained + scored

@@ -15,8 +15,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
-from rlzoo.model.accelerator import to_device
-from rlzoo.model.layout import Layout, Responses, filled, grow, in_one_row, pack, packed, padded
+from rlzoo.model.layout import Layout, Responses, filled, grow, in_one_row, pack, packed, padded, to_device
 from rlzoo.model.lora import adapters, without_adapters
 from rlzoo.model.pretrained import Pretrained, locate, refuse_other_weights, without_progress_bars
 from rlzoo.model.sharding import is_sharded, materialised, outline, whole_parameters
@@ -139,6 +138,18 @@ class Policy(nn.Module):
                 head = self._head
                 return head_logits(self._body(inputs, **options)[:, -1], head.weight, head.bias, self.softcap)
             return self._run(self.model, inputs, logits_to_keep=1, **options).logits[:, -1].float()
+
+    def forward_flops(self, positions: int, predictions: int) -> float:
+        """Floating-point operations of a forward pass: two per weight and position, the head's where it predicts.
+
+        Attention between positions is left out, as is usual; a backward pass is two forward ones. Every expert of a
+        mixture counts.
+        """
+        embedding: Any = self.model.get_input_embeddings()
+        inputs, outputs = embedding.weight, self._head.weight
+        tables = {id(table): table.numel() for table in (inputs, outputs)}
+        body = sum(parameter.numel() for parameter in self.parameters()) - sum(tables.values())
+        return 2.0 * (body * positions + outputs.numel() * predictions)
 
     def compile_layers(self) -> None:
         """Fuses the kernels of each layer and of the head with torch.compile, once they are first run.

@@ -16,8 +16,7 @@ from torch.profiler import record_function
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
-from rlzoo.rollout.decoding import cut_at_stop
+from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling, cut_at_stop
 from rlzoo.tasks.base import Grade, Problem, Response
 from rlzoo.tasks.environments import Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.episodes import open_environment

@@ -10,12 +10,11 @@ from transformers.cache_utils import DynamicLayer
 
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.config.decoding import Decoding
-from rlzoo.model.accelerator import to_device
+from rlzoo.model.layout import to_device
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import is_sharded
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import Rollouts, Sampling, widened
-from rlzoo.rollout.decoding import Watch, draw, uniform
+from rlzoo.rollout.base import Rollouts, Sampling, Watch, draw, uniform, widened
 from rlzoo.rollout.traits import TransformersTraits
 
 FINISHED_FRACTION = 0.1

@@ -1,35 +1,24 @@
-"""The rows of a step, the same on every rank: gathering, which rank trains which, and their log-probs.
-
-An optimiser update takes as long as the rank with the most work. Work is counted in positions of forward passes;
-attention between them is left out, as in `rlzoo.model.flops`.
-"""
+"""The rows of a step, the same on every rank: gathering, which rank trains which, their log-probs and metrics."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from objectives import Objective, TokenBatch, whole_groups
+from objectives import Objective, PartMetrics, Plan, Prepared, TokenBatch, k3, normalise
 from rlzoo.config import RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed
-from rlzoo.model.accelerator import to_device
-from rlzoo.model.flops import forward_flops
-from rlzoo.model.layout import Responses, Tree, following, grow_sizes, longest_first
+from rlzoo.model.layout import Responses, Work, assign_minibatches, following, to_device
 from rlzoo.model.policy import Policy, TokenStats
 from rlzoo.model.sharding import resharded
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import GradedRollouts, Sampler, uneven_rewards
 from rlzoo.tasks.base import Problem
-
-TRAINING = 3
-"""Forward passes that forward and backward of a row cost; scoring costs one."""
-
 
 # ---- what ranks sample and hear of each other ------------------------------------------------------------------------
 
@@ -149,34 +138,6 @@ def grade_share(
 # ---- which rank trains which row -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Work:
-    """What the work on each of n rows depends on."""
-
-    group: Sequence[int]
-    """Prompt group of each row; the rows of a group have one prompt."""
-    prompt_lengths: Sequence[int]
-    lengths: Sequence[int]
-    learns: Sequence[bool]
-    """Whether it may have a gradient. Other rows are only scored."""
-
-    def rows(self, index: Sequence[int]) -> "Work":
-        """The work on some rows."""
-        return Work(
-            group=[self.group[row] for row in index],
-            prompt_lengths=[self.prompt_lengths[row] for row in index],
-            lengths=[self.lengths[row] for row in index],
-            learns=[self.learns[row] for row in index],
-        )
-
-    def trees(self, learning: bool, longest: int) -> list[Tree]:
-        """The rows that learn, or the others, as forward passes share prompts among them; the largest first."""
-        index = [row for row, learns in enumerate(self.learns) if learns is learning]
-        part = self.rows(index)
-        trees = grow_sizes(part.group, part.prompt_lengths, part.lengths, longest)
-        return [Tree([index[row] for row in tree.rows], tree.size) for tree in trees]
-
-
 def rank_of_rows(batch: TokenBatch, rollouts: Rollouts, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
     """[N] the rank that trains each row, on the CPU: all have nearly equal work in each mini-batch."""
     if ranks == 1:
@@ -188,42 +149,6 @@ def rank_of_rows(batch: TokenBatch, rollouts: Rollouts, minibatches: int, ranks:
         learns=may_learn(batch).tolist(),
     )
     return assign_minibatches(work, minibatches, ranks, longest_tree)
-
-
-def assign_minibatches(work: Work, minibatches: int, ranks: int, longest_tree: int) -> Tensor:
-    """[N] int64 on the CPU: the rank of each row of a batch, chosen for each mini-batch by itself."""
-    rank_of = torch.zeros(len(work.group), dtype=torch.long)
-    for rows in whole_groups(torch.tensor(work.group), minibatches):
-        rank_of[rows] = torch.tensor(assign_rows(work.rows(rows.tolist()), ranks, longest_tree), dtype=torch.long)
-    return rank_of
-
-
-def assign_rows(work: Work, ranks: int, longest_tree: int) -> list[int]:
-    """The rank of each row of a mini-batch.
-
-    Responses that can share their prompt in a forward pass of at most `longest_tree` positions stay together, in parts
-    as small as the fullest rank is better off with.
-    """
-    halves = [longest_tree >> times for times in range(longest_tree.bit_length())]
-    assigned = [_assign_trees(work, ranks, longest) for longest in (*halves, 0)]  # 0: each response has its own prompt
-    return min(assigned, key=lambda deal: deal[1])[0]
-
-
-def _assign_trees(work: Work, ranks: int, longest: int) -> tuple[list[int], int]:
-    """The rank of each row, and what the fullest rank has to do, in positions of a forward pass.
-
-    The rows that learn come first, then the others on top, so that training and scoring are both balanced.
-    """
-    rank_of, positions, fullest = [0] * len(work.group), [0] * ranks, list[int]()
-    for learning in (True, False):
-        trees = work.trees(learning, longest)
-        for tree, rank in zip(trees, longest_first([tree.size for tree in trees], positions), strict=True):
-            positions[rank] += tree.size
-            for row in tree.rows:
-                rank_of[row] = rank
-        fullest.append(max(positions))
-    trained, scored = fullest
-    return rank_of, TRAINING * trained + scored
 
 
 def may_learn(batch: TokenBatch) -> Tensor:
@@ -341,7 +266,7 @@ class ForwardPasses:
         self.positions[phase] += stats.positions
         passes = 3 if torch.is_grad_enabled() else 1
         model = self.accelerator.unwrap_model(policy)
-        self.flops[phase] += int(passes * forward_flops(model, stats.positions, int(responses.mask.sum())))
+        self.flops[phase] += int(passes * model.forward_flops(stats.positions, int(responses.mask.sum())))
         return stats
 
     def micro_batches(self, rollouts: Rollouts, rows: Tensor, places: Tensor) -> list[Tensor]:
@@ -363,3 +288,147 @@ class ForwardPasses:
         """Values of all rows, out of what each rank has of its own; zeros elsewhere."""
         total: Tensor = self.accelerator.reduce(values, reduction="sum")
         return total
+
+
+# ---- what is measured of rows, and what each part of the objective acted on -----------------------------------------
+
+
+class StepMetrics:
+    """Sums over the updates of a step and this rank's rows, added up over ranks and divided once at its end.
+
+    For each part: the tokens it touched, their share of the advantage mass, their mean probability and entropy when
+    they were sampled, and how many of them each other part touched too. Until the end the sums stay on the device.
+    """
+
+    def __init__(self, objective: Objective, rollouts: Rollouts, device: torch.device) -> None:
+        self.rollouts, self.device, self.sums = rollouts, device, PartMetrics(objective, device, overlaps=True)
+        self.sampler_differences = [torch.zeros(0, dtype=torch.float64, device=device)]
+        self.gradient_norm, self.updates = 0.0, 0
+
+    def add_plan(self, plan: Plan, places: Tensor, rows: Tensor) -> None:
+        """Counts what the plan touched in this rank's rows [n], which have these `places` [n] in the plan."""
+        self.updates += 1
+        part = plan.rows(to_device(places, self.device), plan.batch.mask.shape[1])
+        self.sums.add_plan(part, self._when_sampled(rows))
+
+    def add_rows(self, part: Plan, rows: Tensor, logp: Tensor, loss: Tensor) -> None:
+        """Counts what the clip and its modifiers touched in a micro-batch, part of a plan.
+
+        `rows` [n] are its rows of the step, `logp` [n, t] their log-probs.
+        """
+        self.sums.add_rows(part, logp, loss, self._when_sampled(rows))
+
+    def _when_sampled(self, rows: Tensor) -> dict[str, Tensor]:
+        logp, entropy = (to_device(values[rows], self.device) for values in (self.rollouts.logp, self.rollouts.entropy))
+        return {"probability": logp.exp(), "entropy": entropy}
+
+    def add_unmoved(self, rows: Tensor, logp: Tensor) -> None:
+        """Compares the unmoved policy, `logp` [n, t] of some rows, with what the sampler said of itself."""
+        width = logp.shape[1]
+        sampler, mask = (
+            to_device(values[rows, :width], self.device) for values in (self.rollouts.logp, self.rollouts.mask)
+        )
+        self.sampler_differences.append((logp.double() - sampler).where(mask, torch.inf).flatten())
+
+    def add_gradient(self, norm: float) -> None:
+        """Counts a gradient's norm before clipping."""
+        self.gradient_norm += norm
+
+    def metrics(self, accelerator: Accelerator) -> dict[str, float]:
+        """Mean loss and gradient norm per update; for each part the above, means only where it touched something."""
+        updates, parts = max(1, self.updates), normalise(self.sums.totals(accelerator.reduce))
+        loss = parts.pop("loss", 0.0)
+        metrics = {"loss": loss / updates, "gradient_norm": self.gradient_norm / updates, **parts}
+        differences = torch.cat(self.sampler_differences)
+        everywhere = accelerator.gather(accelerator.pad_across_processes(differences, pad_index=torch.inf))
+        return metrics | sampler_difference(everywhere[everywhere.isfinite()])
+
+
+def rollout_metrics(
+    rollouts: Rollouts,
+    reward: Tensor,
+    examples: Sequence[GradedRollouts],
+    batch: Prepared,
+    accelerator: Accelerator,
+    by_reward: bool = True,
+) -> dict[str, float]:
+    """Rewards, accuracy, length, entropy and outcomes of a step's rollouts, numbers of controllers.
+
+    `reward` [N] is as graded, NaN in rows that are not scored and so not counted; `examples` are what this rank
+    graded. With a reference, also KL(policy || reference) per token, by the estimator k3. `by_reward`: whether groups
+    whose rewards are equal teach nothing.
+    """
+    group, advantage = batch.require("group", "metrics"), batch.advantage
+    outcomes = Counter(outcome for graded in examples for outcome in graded.outcomes)
+    graded = torch.tensor([outcomes["timed_out"], outcomes["failed"]], dtype=torch.float64, device=accelerator.device)
+    timed_out, failed = accelerator.reduce(graded, "sum").tolist()
+    with_signal = len(group[(advantage != 0).any(1) | (not by_reward)].unique())
+    reward = reward[~reward.isnan()] if not reward.isnan().all() else torch.zeros_like(reward)
+    return {
+        "reward": reward.mean().item(),
+        "reward_deviation": reward.std(correction=0).item(),
+        "accuracy": batch.require("correct", "metrics").mean().item(),
+        "entropy": rollouts.entropy[rollouts.mask].double().sum().item() / rollouts.mask.sum().item(),
+        "length": batch.lengths.float().mean().item(),
+        "truncated": batch.require("truncated", "metrics").float().mean().item(),
+        "groups_without_signal": 1 - with_signal / len(group.unique()),
+        "grading_timed_out": timed_out,
+        "grading_failed": failed,
+        **_distance_to_reference(batch),
+        **{f"state/{part}/{name}": value for part, state in batch.state.items() for name, value in state.items()},
+    }
+
+
+def sampling_metrics(
+    sampled: Sequence[GradedRollouts], selected: Sequence[TokenBatch], refills: bool
+) -> dict[str, float]:
+    """Numbers over all responses of all ranks, those of groups that are dropped among them: figures of an environment.
+
+    If the objective `refills`, also the share of dropped groups and of right responses, and the tokens.
+    """
+    metrics = dict[str, float]()
+    if refills:
+        kept = sum(count_groups(batch) for batch in selected)
+        metrics["groups_dropped"] = 1 - kept / sum(len(graded.problems) for graded in sampled)
+        metrics["sampled/accuracy"] = torch.cat([graded.correct for graded in sampled]).mean().item()
+        metrics["sampled/tokens"] = sum(int(graded.rollouts.mask.sum()) for graded in sampled)
+    responses = sum(len(graded.reward) for graded in sampled)
+    for name in sampled[0].figures:
+        metrics[name] = sum(graded.figures[name].sum().item() for graded in sampled) / responses
+    return metrics
+
+
+def count_groups(batch: TokenBatch) -> int:
+    """How many groups a batch has rows of."""
+    return len(batch.require("group", "metrics").unique())
+
+
+def staleness(rollouts: Rollouts, updates: int) -> dict[str, float]:
+    """The mean number of updates between the policy that sampled a token and the one with `updates` updates.
+
+    And the share of tokens for which it is not 0.
+    """
+    behind = (updates - rollouts.version)[rollouts.mask].double()
+    return {"staleness": behind.sum().item() / len(behind), "stale_tokens": (behind > 0).sum().item() / len(behind)}
+
+
+def _distance_to_reference(batch: TokenBatch) -> dict[str, float]:
+    if batch.logp_ref is None or batch.logp_sampler is None:
+        return {}
+    difference = (batch.logp_ref - batch.logp_sampler)[batch.mask].double()
+    return {"reference/kl": k3(difference).mean().item()} if len(difference) else {}
+
+
+def sampler_difference(difference: Tensor) -> dict[str, float]:
+    """How far the trainer's log-probs of the sampled tokens lie from those of the engine that sampled them.
+
+    `difference` [M] is log p_trainer - log p_sampler in nats. Gives the mean and the largest absolute difference per
+    token, and KL(sampler || trainer) per token by the estimator k3 of p_trainer / p_sampler.
+    """
+    if not len(difference):
+        return {}
+    return {
+        "sampler/difference": difference.abs().mean().item(),
+        "sampler/largest_difference": difference.abs().max().item(),
+        "sampler/kl": k3(difference).mean().item(),
+    }

@@ -26,8 +26,7 @@ from rlzoo.experiment.machine import less_memory
 from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, read_progress, readable
 from rlzoo.experiment.run_folder import TIMINGS, TRAINED, RunFolder
 from rlzoo.files import append_json_line, read_json_lines, write_json
-from rlzoo.model.accelerator import broadcast_from_main, make_accelerator, prepare_deterministic
-from rlzoo.model.flops import forward_flops, measured_peak
+from rlzoo.model.accelerator import broadcast_from_main, make_accelerator, measured_peak, prepare_deterministic
 from rlzoo.model.sharding import is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES, open_sampler
@@ -307,7 +306,7 @@ def _timings(trainer: Trainer, collected: StepRollouts, seconds: float) -> dict[
     prompts, sampled = prompts // ranks, sampled // ranks
     policy = trainer.accelerator.unwrap_model(trainer.policy)
     positions = {**passes.positions, "generate": prompts + sampled}
-    flops = {**passes.flops, "generate": forward_flops(policy, prompts + sampled, sampled)}
+    flops = {**passes.flops, "generate": policy.forward_flops(prompts + sampled, sampled)}
     return {
         "step": trainer.progress.step,
         "tokens": tokens,

@@ -29,38 +29,36 @@ from objectives import (
     concatenated,
     random_keys,
 )
-from rlzoo.config import TrainConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed, teacher_prompt
 from rlzoo.experiment.progress import Progress
-from rlzoo.model.accelerator import deterministic, to_device
-from rlzoo.model.layout import balanced
+from rlzoo.model.accelerator import deterministic
+from rlzoo.model.layout import balanced, to_device
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import add_up_copies, is_sharded, resharded
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import RolloutEngine, Rollouts, concatenate
 from rlzoo.rollout.sampler import GradedRollouts, Sampler, span, uneven_rewards
 from rlzoo.tasks.base import Problem
-from rlzoo.training.metrics import StepMetrics, count_groups, rollout_metrics, sampling_metrics, staleness
 from rlzoo.training.rows import (
     DUMMY_ROW,
     ForwardPasses,
+    StepMetrics,
+    count_groups,
     gather_rollouts,
     grade_share,
     problem_share,
     rank_of_rows,
     rewards_by_function,
+    rollout_metrics,
     round_seed,
+    sampling_metrics,
     sampling_of,
     scored_groups,
+    staleness,
 )
 from rlzoo.training.scoring import POLICY, step_scoring
-from rlzoo.training.stale_rollouts import (
-    PartialRollouts,
-    numbered_problems,
-    sample_in_background,
-    sample_parts,
-)
+from rlzoo.training.stale_rollouts import PartialRollouts, numbered_problems, sample_in_background, sample_parts
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Trainer:
         self.sees_entropy = engine_class(self.config.rollout.engine).sees_entropy
         self.sharded, train = is_sharded(policy), self.config.train
         if learns:
-            self.rate_fraction = rate_fraction(train)
+            self.rates = [train.rate_at(step) for step in range(train.steps)]
             trained = [weights for weights in resharded(policy).parameters() if weights.requires_grad]
             options: Any = {"betas": tuple(train.betas), "weight_decay": train.weight_decay}
             optimizer = torch.optim.AdamW(trained, lr=train.learning_rate, fused=True, **options)
@@ -150,7 +148,7 @@ class Trainer:
         learning_rate = self._set_learning_rate(done.step)
         following = self._sample_ahead(done.step + 1, collected.problems_used)
         self.is_learning = True
-        with deterministic(self.config.train.deterministic):
+        with deterministic() if self.config.train.deterministic else nullcontext():
             batch, learnt, skipped = self.learn(collected)
         if following is not None:
             with self._timed("generate"):
@@ -405,7 +403,8 @@ class Trainer:
         together = self.passes.in_step(self.passes.micro_batches(rollouts, rows, active)) or [None]
         for i, part in enumerate(together):
             is_last = i == len(together) - 1
-            add_up_copies(self.policy, is_last)
+            if self.sharded:
+                add_up_copies(self.policy, is_last)
             adds_up = self.sharded or is_last  # gradients that wait for the last would be whole ones
             chosen = DUMMY_ROW if part is None else rows[part]
             with nullcontext() if adds_up else self.accelerator.no_sync(self.policy):
@@ -430,10 +429,9 @@ class Trainer:
         return finite
 
     def _set_learning_rate(self, step: int) -> float:
-        rate = self.config.train.learning_rate * self.rate_fraction(step)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        return rate
+            group["lr"] = self.rates[step]
+        return self.rates[step]
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -443,24 +441,3 @@ class Trainer:
             yield
         within = sum(self.seconds.values()) - before
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - started - within
-
-
-def rate_fraction(train: TrainConfig) -> Callable[[int], float]:
-    """The fraction of `train.learning_rate` at a step, counted from 0: transformers' schedule, one step further on.
-
-    So neither the first step nor the last has rate 0, whatever the schedule. transformers' own imports what its trainer
-    needs, which takes a tenth of the time before the first step.
-    """
-    rise, fall = train.warmup_steps, max(1, train.steps + 1 - train.warmup_steps)
-
-    def fraction(step: int) -> float:
-        at = step + 1
-        if at < rise:
-            return at / rise
-        if train.schedule == "constant":
-            return 1.0
-        if train.schedule == "linear":
-            return max(0.0, (train.steps + 1 - at) / fall)
-        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((at - rise) / fall))))
-
-    return fraction

@@ -19,7 +19,7 @@ from objectives import parse, random_keys
 from rlzoo.config import load_config
 from rlzoo.experiment.check import check
 from rlzoo.model.policy import load_policy
-from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.rows import StepMetrics
 from rlzoo.training.step import StepRollouts
 from tests.adapters_trl.rig import SEED, Along, Weights, embedded, ended_rollouts, graded, settings, thirds, trainer
 from tests.training.recording import Recording, collected_by

@@ -23,7 +23,7 @@ from objectives import (
 )
 from objectives.adapters.columns import batch_of, columns_of
 from rlzoo.inspecting.view import look
-from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.rows import StepMetrics
 from tests.objectives.batches import random_case, token_batch
 from tests.objectives.zoo_sample import PARTS, RECIPES, VARIANTS
 from tests.thinned import thinned

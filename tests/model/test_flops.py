@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from rlzoo.model.flops import forward_flops, measured_peak
+from rlzoo.model.accelerator import measured_peak
 from tests.model.tiny_models import tiny_policy
 from tests.training.recording import rollouts
 
@@ -18,7 +18,7 @@ def test_the_operations_of_a_forward_pass_are_those_that_torch_counts(name: str,
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         stats = policy(sampled.responses(), 1.0)
     products = sum(n for op, n in counter.get_flop_counts()["Global"].items() if "attention" not in str(op))
-    expected = forward_flops(policy, stats.positions, int(sampled.mask.sum()))
+    expected = policy.forward_flops(stats.positions, int(sampled.mask.sum()))
     assert products == pytest.approx(expected, rel=0.02)  # norms' weights are counted as products
 
 

@@ -17,8 +17,7 @@ from rlzoo.config import load_config
 from rlzoo.model.policy import Policy, load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import check_engine, load_engine
-from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling
-from rlzoo.rollout.decoding import draw
+from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling, draw
 
 QUESTIONS = ["3+4=", "51+8=", "9+97=", "60+125=", "12+3405="]
 SAMPLED = Sampling(max_response_tokens=12)

@@ -8,8 +8,7 @@ from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.model.policy import Policy
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.rollout.base import Rollouts, Sampling
-from rlzoo.rollout.decoding import draw, uniform
+from rlzoo.rollout.base import Rollouts, Sampling, draw, uniform
 
 
 class PlainEngine:

@@ -10,8 +10,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from rlzoo.config import ModelConfig, RolloutConfig
-from rlzoo.rollout.base import Sampling
-from rlzoo.rollout.decoding import EVERY, Watch, cut_at_stop, draw, offset, uniform
+from rlzoo.rollout.base import EVERY, Sampling, Watch, cut_at_stop, draw, offset, uniform
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from tests.model.tiny_models import tiny_policy
 from tests.training.recording import sampled_responses

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import check
-from rlzoo.model.accelerator import make_accelerator
-from rlzoo.model.flops import SIZES
+from rlzoo.model.accelerator import SIZES, make_accelerator
 from tests.simulated_device import SimulatedDevice
 from tests.simulated_device.machine import DEVICE
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlzoo.files import read_json_lines
-from rlzoo.model.flops import SIZES
+from rlzoo.model.accelerator import SIZES
 from tests.simulated_device import SimulatedDevice
 from tests.training.test_train import run
 

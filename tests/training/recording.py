@@ -8,7 +8,7 @@ from torch import Tensor
 from objectives import Loop, TokenBatch, parse, random_keys
 from rlzoo.model.policy import Policy
 from rlzoo.rollout.base import Rollouts
-from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.rows import StepMetrics
 from rlzoo.training.step import StepRollouts, Trainer
 
 GROUPS, SIZE, LENGTH = 6, 4, 9

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from benchmarks.gpu.balance import Setting, positions
 from objectives import TokenBatch, whole_groups
-from rlzoo.training.rows import Work, assign_minibatches, assign_rows, may_learn
+from rlzoo.model.layout import Work, assign_minibatches, assign_rows
+from rlzoo.training.rows import may_learn
 
 PAPERS = Setting(prompts=512, responses=16, minibatches=16, limit=20480, processes=64)
 """DAPO's, at 32B."""

@@ -12,7 +12,7 @@ from objectives import TokenBatch, parse
 from rlzoo.config import load_config
 from rlzoo.experiment.check import check
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.training.metrics import StepMetrics
+from rlzoo.training.rows import StepMetrics
 from tests.guide import GUIDE, learn
 from tests.training.recording import Recording, collected_by, rollouts, with_noise
 

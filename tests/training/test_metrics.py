@@ -18,7 +18,7 @@ from rlzoo.errors import Fault
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.sampler import GradedRollouts
-from rlzoo.training.metrics import StepMetrics, _distance_to_reference, rollout_metrics, sampler_difference
+from rlzoo.training.rows import StepMetrics, _distance_to_reference, rollout_metrics, sampler_difference
 from rlzoo.training.run import _conclude
 from tests.training.recording import GROUPS, rollouts, sampled_responses
 
