@@ -147,7 +147,7 @@ def test_a_run_whose_last_responses_have_no_grade_ends_with_an_error(
     failed: float, fails: bool, tmp_path: Path
 ) -> None:
     config = load_config(["rollout.prompts_per_step=2", "rollout.responses_per_prompt=2"])
-    step = {"updates_skipped": 0, "gradient_norm": 1.0, "accuracy": 0.0, "grading_timed_out": 0.0}
+    step = {"updates_skipped": 0, "gradient_norm": 1.0, "accuracy": 0.0, "grading_timed_out": 0.0, "truncated": 0.0}
     outcome: Any = SimpleNamespace(
         experiment=SimpleNamespace(config=config), metrics=[{**step, "grading_failed": failed}]
     )
