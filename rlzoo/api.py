@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from rlzoo.config.words import native, python_words
 from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
+from rlzoo.starting import starting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,18 +44,6 @@ def user_call() -> Iterator[None]:
         raise UserError(str(error)) from None
 
 
-@contextmanager
-def importing() -> Iterator[None]:
-    """Context in which garbage is not looked for: imports leave none, and the search takes a fifth of their time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 @user_call()
 def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     """Trains a model with an objective, as `rlzoo train` does, and returns the finished run.
@@ -71,11 +59,11 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
     check_words(config)
     config = with_modules_named(config)
 
-    with importing():
+    with starting():
         from rlzoo.report.terminal import Terminal
         from rlzoo.training.run import train
 
-    return Run(train(config, Terminal(quiet=not progress), _write_reports).path)
+        return Run(train(config, Terminal(quiet=not progress), _write_reports).path)
 
 
 def _write_reports(folder: RunFolder) -> None:
@@ -95,7 +83,7 @@ def evaluate(target: str | Path, *words: str | Path, progress: bool = True, **ke
     resolved = read_target(str(target), [*map(str, words), *python_words(keys)])
     resolved.check()
 
-    with importing():
+    with starting():
         from rlzoo.evaluation.evaluate_target import evaluate_target
         from rlzoo.evaluation.kept import read_results
         from rlzoo.report.terminal import Terminal
@@ -236,11 +224,11 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     for expression in filter(None, (config.objective, config.against)):
         parse(expression)
 
-    with importing():
+    with starting():
         from rlzoo.inspecting.microscope import inspect_run
         from rlzoo.report.microscope_page import show_microscope
 
-    return show_microscope(inspect_run(str(folder), config, trusted.trust), not progress)
+        return show_microscope(inspect_run(str(folder), config, trusted.trust), not progress)
 
 
 def load_run(folder: str | Path) -> Run:

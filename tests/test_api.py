@@ -1,5 +1,6 @@
 """Python is the command line: the same keys, the same configuration, the same steps; and a script needs no guard."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from rlzoo.comparing.grid_words import GridWords, read_grid_words
 from rlzoo.config import Config, key_and_value, load_config, resolve
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.scripts import path_of
+from rlzoo.starting import started, starting
 from rlzoo.tasks import OWN
 from tests.conftest import error_of
 from tests.processes import ONE, launch
@@ -253,3 +255,14 @@ def test_a_function_is_named_by_where_other_processes_find_it(tmp_path: Path, mo
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
     with pytest.raises(rlzoo.UserError, match="inner"):
         path_of("task.reward", inner)
+
+
+def test_garbage_is_looked_for_again_once_models_are_loaded() -> None:
+    with starting():
+        with starting():
+            assert not gc.isenabled()
+            started()
+            assert gc.isenabled()
+        gc.disable()  # as a user's script may have it
+    assert not gc.isenabled()
+    gc.enable()

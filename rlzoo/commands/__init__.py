@@ -165,6 +165,11 @@ def _meant_command(word: str) -> str:
 
 
 class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        if table := self.get_default("table"):
+            self.epilog = table()
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; {self.prog} --help says what there is")
 

@@ -14,8 +14,8 @@ WORDS = (
 
 def declare(parser: ArgumentParser) -> None:
     """Objectives, what is ablated, files and keys."""
-    table = key_table(own_keys("compare"))
-    declare_words(parser, "compare", "EXPRESSION | CONFIG.yaml | key=value", WORDS, table=table)
+    words = "EXPRESSION | CONFIG.yaml | key=value"
+    declare_words(parser, "compare", words, WORDS, table=lambda: key_table(own_keys("compare")))
     parser.add_argument(
         "--ablate", action="append", default=[], metavar="EXPRESSION", help="it, and without each part in turn"
     )

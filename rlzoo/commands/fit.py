@@ -3,9 +3,9 @@
 from argparse import ArgumentParser, Namespace
 
 from objectives import parse
-from rlzoo.api import importing
 from rlzoo.commands.key_table import declare_words
 from rlzoo.config import load_config, split_words
+from rlzoo.starting import starting
 
 SUMMARY = "predict the memory that an experiment takes of each GPU, and its hours, before anything is loaded"
 
@@ -21,7 +21,7 @@ def run(arguments: Namespace) -> int:
     config = load_config(others)
     objective = parse(config.objective)
 
-    with importing():
+    with starting():
         from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit, check_shards
         from rlzoo.report.memory import print_fit, print_host, print_hours, print_room
         from rlzoo.rollout.memory import GIB, shape_of, teacher_shape

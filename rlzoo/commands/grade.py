@@ -12,12 +12,12 @@ SUMMARY = "grade anybody's responses, or again what an evaluation has kept"
 
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
-    table = (
+    rows = (
         "Each line of FILE.jsonl is an object with `gold` and `response`, and if it likes `prompt`, `data_source` and\n"
         "`id`. It is written with `correct`, `answer` (what the response answers) and `outcome` besides.\n\n"
-        + key_table(keys_of("grade"))
     )
-    declare_words(parser, "grade", "FILE.jsonl | key=value", "responses", nargs="+", table=table)
+    words = "FILE.jsonl | key=value"
+    declare_words(parser, "grade", words, "responses", nargs="+", table=lambda: rows + key_table(keys_of("grade")))
 
 
 def run(arguments: Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import textwrap
 from argparse import ArgumentParser
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rlzoo.config import Key, keys_of
 
@@ -13,10 +13,10 @@ def declare_words(
     metavar: str = "CONFIG.yaml | key=value",
     help: str = "later ones win",
     nargs: str = "*",
-    table: str = "",
+    table: Callable[[], str] | None = None,
 ) -> None:
-    """Adds the words of a command, and the table of its keys unless another is given."""
-    parser.epilog = table or key_table(keys_of(command))
+    """Adds the words of a command, and the table of its keys unless another is given: only --help writes it."""
+    parser.set_defaults(table=table or (lambda: key_table(keys_of(command))))
     parser.add_argument("words", nargs=nargs, metavar=metavar, help=help)
 
 

@@ -12,8 +12,8 @@ SUMMARY = "show what a task asks, how it grades, and whether a model can learn i
 
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
-    table = key_table(keys_of("task"), FIRST)
-    declare_words(parser, "task", help="as of rlzoo train; later ones win", table=table)
+    words = "as of rlzoo train; later ones win"
+    declare_words(parser, "task", help=words, table=lambda: key_table(keys_of("task"), FIRST))
     help = "the first prompt's tokens, its gold answer and the counts as JSON, for programs; no model is loaded"
     parser.add_argument("--json", action="store_true", help=help)
 

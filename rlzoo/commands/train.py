@@ -14,9 +14,13 @@ FIRST = f" (those of {Config().model.name};\nshow=config prints the defaults of 
 
 def declare(parser: ArgumentParser) -> None:
     """Files and keys."""
+    declare_words(parser, "train", table=_table)
+
+
+def _table() -> str:
     shown = flat(dataclasses.asdict(load_config([])))
     documented = [dataclasses.replace(key, default=shown.get(key.name, key.default)) for key in keys_of("train")]
-    declare_words(parser, "train", table=key_table(documented, FIRST))
+    return key_table(documented, FIRST)
 
 
 def run(arguments: Namespace) -> None:

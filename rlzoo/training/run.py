@@ -31,6 +31,7 @@ from rlzoo.model.sharding import is_sharded, sharding_of
 from rlzoo.rollout import load_engine
 from rlzoo.rollout.sampler import MODEL_PHASES, PHASES, open_sampler
 from rlzoo.signals import Interrupted, heard, interrupt, number_of
+from rlzoo.starting import started
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.training.checkpoint import CheckpointTimes, checkpoint_of_all, load_models, load_optimizer, save_checkpoint
 from rlzoo.training.stale_rollouts import ahead_tensors, partial_tensors, read_ahead, read_partial
@@ -239,6 +240,7 @@ def load_trainer(
                         trainer.ahead = read_ahead(checkpoint, *here, vocabulary)
                     if config.rollout.partial_tokens:
                         trainer.waiting = read_partial(checkpoint, experiment, sampler, progress, vocabulary)
+            started()
             yield trainer
 
 
