@@ -32,7 +32,19 @@ from objectives.definitions import CODE_FOLDERS, definitions_only, end_reading, 
 from objectives.errors import ObjectiveError
 from objectives.expression import Term, read_terms
 from objectives.failure_modes import FAILURE_MODES
-from objectives.loop import Loop, PartMetrics, Step, derivatives, k3, normalise, whole_groups
+from objectives.loop import (
+    OTHER_FIELDS,
+    POLICY_FIELDS,
+    Loop,
+    PartMetrics,
+    Step,
+    derivatives,
+    k3,
+    normalise,
+    plans_by_report,
+    step_scoring,
+    whole_groups,
+)
 from objectives.objective import Objective, Plan, parse
 from objectives.ops import largest, quantile, random_keys, random_subset, uniform_of
 from objectives.part import (
@@ -62,6 +74,8 @@ __all__ = [
     "FAILURE_MODES",
     "FIELDS",
     "OF_TURNS",
+    "OTHER_FIELDS",
+    "POLICY_FIELDS",
     "REQUIRED",
     "SCORED",
     "UNREPORTED",
@@ -110,6 +124,7 @@ __all__ = [
     "over_scope",
     "parameter",
     "parse",
+    "plans_by_report",
     "quantile",
     "random_keys",
     "random_subset",
@@ -118,6 +133,7 @@ __all__ = [
     "register",
     "scope_reads",
     "statistic",
+    "step_scoring",
     "uniform_of",
     "whole_groups",
     "with_examples",

@@ -21,6 +21,7 @@ from objectives import (
     Writer,
     fields_from,
     parse,
+    plans_by_report,
     quantile,
     whole_groups,
 )
@@ -38,7 +39,6 @@ from rlzoo.files import read_json_lines
 from rlzoo.inspecting.view import Agreement, Quadrant, View, compare_views, look, quadrants
 from rlzoo.model.accelerator import make_accelerator
 from rlzoo.training.run import load_trainer
-from rlzoo.training.scoring import plans_by_report
 from rlzoo.training.step import StepRollouts, Trainer
 
 _logger = logging.getLogger(__name__)

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from objectives import Objective
+from objectives import OTHER_FIELDS, POLICY_FIELDS, Objective, step_scoring
 from rlzoo.config import Config, TrainConfig
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.sizes import GPU_BLOCK, LONGEST_TREE
 from rlzoo.rollout import engine_traits
 from rlzoo.rollout.memory import GIB, SPARE, Shape, bytes_per_token, cache_bytes, set_aside_gib
-from rlzoo.training.scoring import OTHERS, POLICY, step_scoring
 
 RESERVED = 2 * GIB
 """CUDA's context, libraries, and what lies between tensors."""
@@ -160,7 +159,7 @@ def token_bytes(objective: Objective) -> int:
     Mask, random key and the sampler's log-probs; a float32 for each field that the objective reads; advantages in
     float32; and of a plan coefficients in float32 and which tokens are active.
     """
-    return 1 + 8 + 4 + 4 * len(objective.needs & (POLICY | OTHERS)) + 4 + 4 + 1
+    return 1 + 8 + 4 + 4 * len(objective.needs & (POLICY_FIELDS | OTHER_FIELDS)) + 4 + 4 + 1
 
 
 def host_bytes(
@@ -460,7 +459,7 @@ def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shap
     by_engine, sees_entropy = rollout.old_logp == "engine", engine_traits(rollout.engine).sees_entropy
     loop, fields, _ = step_scoring(objective, train.minibatches_per_step, rollout.may_be_stale, by_engine, sees_entropy)
     again = sum(loop.is_scored(number) for number in range(len(loop)))
-    scorings = bool(fields & POLICY) + ("logp_ref" in fields) + again / train.minibatches_per_step
+    scorings = bool(fields & POLICY_FIELDS) + ("logp_ref" in fields) + again / train.minibatches_per_step
     scoring = scorings * once + ("logp_teacher" in fields) * taught
     passes = 4 if config.model.gradient_checkpointing else 3
     return StepArithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)

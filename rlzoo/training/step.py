@@ -18,6 +18,7 @@ from torch import Tensor
 
 from objectives import (
     OF_TURNS,
+    POLICY_FIELDS,
     Advantage,
     Loop,
     Objective,
@@ -28,6 +29,7 @@ from objectives import (
     Writer,
     concatenated,
     random_keys,
+    step_scoring,
 )
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment, step_seed, teacher_prompt
@@ -57,7 +59,6 @@ from rlzoo.training.rows import (
     scored_groups,
     staleness,
 )
-from rlzoo.training.scoring import POLICY, step_scoring
 from rlzoo.training.stale_rollouts import PartialRollouts, numbered_problems, sample_in_background, sample_parts
 
 
@@ -333,7 +334,7 @@ class Trainer:
         rollouts, rows, fields = collected.rollouts, torch.arange(len(collected.rank)), dict[str, Tensor | None]()
         own = collected.places(self.accelerator.process_index, rows)
         with self._timed("score"):
-            if needs & POLICY:
+            if needs & POLICY_FIELDS:
                 asked = bool(needs & {"entropy_old", "entropy"}), "sum_pi_squared_old" in needs, observed
                 logp, entropy, squares = self.passes.statistics(self.policy, rollouts, rows, own, *asked)
                 fields |= dict.fromkeys(needs & {"logp_old", "logp"}, logp)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from objectives import FIELDS, TokenBatch, Writer
+from objectives.contract import with_made_up_fields
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -249,14 +250,15 @@ def _sums_of_squares(draw: np.random.Generator, logp: Array) -> Array:
 
 def beyond_the_mask(case: Case, garbage: float, observed: bool = True) -> Case:
     """The same batch with another value on all padding, and on what an environment wrote where `observed`."""
-    values = {name: getattr(case, name) for name, it in FIELDS.items() if it.dtype is float and it.shape == "[N, T]"}
+    named = [name for name, it in FIELDS.items() if it.dtype is float and it.shape == "[N, T]"]
+    values = {name: getattr(case, name) for name in named if hasattr(case, name)}
     kept = case.mask if observed else case.writer != Writer.NONE
     spoiled = {name: np.where(kept, value, garbage) for name, value in values.items() if value is not None}
     return replace(case, **spoiled)
 
 
 def token_batch(case: Case, dtype: torch.dtype = torch.float64) -> TokenBatch:
-    """The batch as the package takes it."""
+    """The batch as the package takes it; a declared field that the case lacks has made-up values."""
     values = {}
     for field in fields(case):
         if field.name in ("heard", "extent"):  # the writer says it
@@ -266,4 +268,6 @@ def token_batch(case: Case, dtype: torch.dtype = torch.float64) -> TokenBatch:
             value = torch.from_numpy(value)
             value = value.to(dtype) if value.is_floating_point() else value
         values[field.name] = value
-    return TokenBatch(**values, writer=torch.from_numpy(case.writer))
+    batch = TokenBatch(**values, writer=torch.from_numpy(case.writer))
+    made = with_made_up_fields(batch).tensors()
+    return batch.with_fields(**{name: made[name] for name in made if not hasattr(case, name)})

@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from objectives import Loop, parse
+from objectives import Loop, parse, step_scoring
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check, check_old_logp
@@ -19,7 +19,6 @@ from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.base import Rollouts
 from rlzoo.rollout.transformers_engine import TransformersEngine
-from rlzoo.training.scoring import step_scoring
 from rlzoo.training.step import StepRollouts
 from tests.training.recording import Recording, collected_by, rollouts
 from tests.training.test_trainer import by_hand
