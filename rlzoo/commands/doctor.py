@@ -9,7 +9,7 @@ SUMMARY = "what ails a run, from the numbers that it logged: named findings with
 
 def declare(parser: ArgumentParser) -> None:
     """What is examined."""
-    source = "the folder of a run, finished or not; a log of TRL or verl; or a table (CSV, JSON lines)"
+    source = "the folder of a run, finished or not; a log of TRL or verl; files of a tracker; or a table"
     parser.add_argument("source", metavar="RUN", help=source)
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     parser.epilog = "The exit status is 0 if nothing is found, 1 if something is, 2 for a mistake."

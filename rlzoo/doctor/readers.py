@@ -19,6 +19,7 @@ import numpy as np
 from objectives import ObjectiveError, parse
 from objectives.parts.losses import SequenceRatio
 from rlzoo.doctor.indicators import COLUMNS, Table
+from rlzoo.doctor.trackers import tracker_files, tracker_records
 from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import json_lines, read_json
@@ -129,9 +130,15 @@ def _records_in_folder(path: Path) -> Iterator[Record]:
             json_lines(folder.metrics, _LINE), json_lines(folder.responses, _LINE), *_settings(folder)
         )
         return
+    if files := tracker_files(path):
+        yield from itertools.chain.from_iterable(map(_records_in_file, files))
+        return
     states = [*path.glob(TRAINER_STATE), *path.glob(f"checkpoint-*/{TRAINER_STATE}")]
     if not states:
-        raise UserError(f"{path} has neither metrics.jsonl nor {TRAINER_STATE}; give the file of its log")
+        raise UserError(
+            f"{path} has no metrics.jsonl, no {TRAINER_STATE}, and no file of a tracker; give the file of its log"
+        )
+
     yield from _trainer_state(max(states, key=_checkpoint_number))
 
 
@@ -158,6 +165,8 @@ def _checkpoint_number(state: Path) -> float:
 
 
 def _records_in_file(path: Path) -> Iterator[Record]:
+    if (records := tracker_records(path)) is not None:
+        return records
     if path.suffix == ".json":
         return _trainer_state(path)
     if path.suffix == ".jsonl":

@@ -1,6 +1,8 @@
 """What trainers log is read as the table that it is; what holds no numbers is refused in a line."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -213,5 +215,22 @@ def test_what_holds_no_metrics_is_refused_in_a_line(name: str, text: str | None,
 
 
 def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"neither metrics\.jsonl nor trainer_state\.json"):
+    with pytest.raises(UserError, match=r"no metrics\.jsonl, no trainer_state\.json, and no file of a tracker"):
         read_table(tmp_path)
+
+
+def test_a_database_that_never_answers_ends_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlzoo.doctor.trackers.SECONDS", 0.2)
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select i id, i run_id, 1 run_name from n"
+    with closing(sqlite3.connect(tmp_path / "project.db")) as database:
+        database.execute(f"create view metrics as {endless}")
+    with pytest.raises(UserError, match="is no database of trackio that can be read: interrupted"):
+        read_table(tmp_path)
+
+
+def test_a_run_of_wandb_that_is_cut_or_no_run_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    file = tmp_path / "run.wandb"
+    for content in (b"", b":W&B", b":W&B\0\0\0" + bytes(40_000), b":W&B\0\0\0" + b"\xff" * 40_000):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=r"run\.wandb"):
+            read_table(file)
