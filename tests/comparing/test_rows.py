@@ -139,6 +139,22 @@ def test_a_row_of_an_earlier_call_is_trained_as_well_and_that_is_said(
     assert "dapo is trained as well: an earlier call asked for it" in caplog.text
 
 
+@pytest.mark.parametrize("place", ["objectives", "earlier"])
+def test_code_that_a_grid_alone_names_is_imported_from_none_of_its_lists(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_a_stranger.py").write_text("raise SystemExit('it was imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    grid(tmp_path / "grid", "grpo", "dapo", "seeds=0").save()
+    file = tmp_path / "grid" / "grid.json"
+    values = json.loads(file.read_text())
+    entry = {**values["objectives"].pop(), "expression": "dapo+of_a_stranger:x"}
+    values[place].append(entry)
+    file.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"names code of its own.* and was not executed"):
+        grid(tmp_path / "grid", "grpo", "dapo", "seeds=0")
+
+
 # ---- schedule and folder ---------------------------------------------------------------------------------------------
 
 

@@ -278,3 +278,11 @@ def test_the_picture_has_axes_for_each_decoding_the_verdicts_in_words_and_marks_
     assert {label for label in labels if "unstable" in label} == {f"{first.objective.iloc[0]}\nunstable"}
     words = [text.get_text() for axis in drawn.findobj(Axes) for text in axis.texts]
     assert words.count("unstable: more seeds") == 1
+
+
+def test_the_number_of_seeds_that_find_a_difference_is_a_range(board: Leaderboard) -> None:
+    assert all(f"| seeds to find it, {end} |" in markdown(board) for end in ("at least", "at most"))
+    for row in board.rows:
+        if difference := row.results[board.decodings[0]].difference:
+            least, most = difference.seeds_range
+            assert most == 0 or least <= difference.seeds_needed <= most

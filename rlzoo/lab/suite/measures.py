@@ -1,12 +1,14 @@
 """A cell at its end, and what several experiments measure on it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts
+from rlzoo.statistics.aggregates import pass_at_k
 from rlzoo.tasks.base import Problem
 from rlzoo.training.step import Trainer
 
@@ -69,9 +71,5 @@ def accuracy_of_the_last_steps(cell: Trained) -> Mapping[str, float]:
 
 
 def pass_at(k: int, right: Sequence[bool], samples: int) -> float:
-    """The probability that one of k responses to a problem is right, unbiased (Chen et al., arXiv:2107.03374, eq. 1).
-
-    `right` says it of `samples` responses to each problem, side by side.
-    """
-    counts = [sum(right[first : first + samples]) for first in range(0, len(right), samples)]
-    return 1 - sum(math.comb(samples - count, k) for count in counts) / math.comb(samples, k) / len(counts)
+    """`pass_at_k` over problems; `right` says it of `samples` responses to each, side by side."""
+    return float(pass_at_k(np.reshape(right, (-1, samples)), k).mean())

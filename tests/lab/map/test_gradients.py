@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from objectives import parse
-from rlzoo.lab.map.behaviour import measure, target_gradient, update_of
-from rlzoo.lab.map.regimes import REGIMES, MapRollouts, RegimeSetting, make_setting, sample, slopes
+from rlzoo.lab.map.behaviour import measure, on_table, target_gradient, update_of
+from rlzoo.lab.map.regimes import REGIMES, MapRollouts, RegimeSetting, make_setting, sample, slopes, token_stats
 from tests.lab.map.settings import every_group, tiny_setting
 from tests.objectives.batches import Case
 from tests.objectives.references import REFERENCES, reference
@@ -66,6 +66,18 @@ def test_the_gradient_of_a_batch_is_the_equation_by_hand(recipe: str, regime: st
     expected = by_hand(recipe, rollouts, setting.current.numpy())
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_derivatives_by_log_prob_and_entropy_reach_the_table_as_autograd_takes_them_there() -> None:
+    setting = make_setting(REGIMES["long"])
+    (rollouts,) = sample(setting, 1, seed=0)
+    generator, mask = torch.Generator().manual_seed(0), rollouts.batch.mask
+    weights = [torch.where(mask, torch.rand(mask.shape, generator=generator, dtype=torch.float64), 0.0) for _ in "ab"]
+    table = setting.current.clone().requires_grad_()
+    stats = token_stats(table, rollouts.place, rollouts.symbol)
+    total = sum((weight * value).sum() for weight, value in zip(weights, stats, strict=True))
+    (expected,) = torch.autograd.grad(total, table)
+    torch.testing.assert_close(on_table(setting.current, rollouts, *weights), expected)
 
 
 def expected_gradient(expression: str, responses: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:

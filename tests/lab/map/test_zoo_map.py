@@ -1,6 +1,8 @@
 """`rlzoo map` from the command line and from Python: files, values, own parts, mistakes in one line."""
 
 import csv
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -12,8 +14,9 @@ from objectives.zoo import PARTS
 from rlzoo.commands import main
 from rlzoo.lab.keys import MapRegime
 from rlzoo.lab.map.regimes import QUANTITIES, REGIMES
-from rlzoo.lab.map.view import bias_table, change
+from rlzoo.lab.map.view import bias_table, change, markdown
 from rlzoo.lab.map.zoo_map import ZooMap
+from tests.report.test_page import HOSTILE
 
 OWN = '''
 from dataclasses import dataclass
@@ -61,6 +64,14 @@ def test_values_are_there_from_python(found: ZooMap) -> None:
     assert regime.row("dr_grpo").cosine.mean == pytest.approx(1, abs=0.03)
     assert regime.row("grpo-kl").cosine.high < 0.97
     assert [row[1] for row in bias_table(found).rows] == [f"{row.cosine.mean:.2f}" for row in regime.behaviours]
+
+
+def test_what_a_user_wrote_is_text(found: ZooMap) -> None:
+    (regime,) = found.regimes
+    first = replace(regime.behaviours[0], expression=HOSTILE)
+    attacked = replace(regime, behaviours=[first, *regime.behaviours[1:]], left_out={HOSTILE: HOSTILE})
+    outside_code = re.sub(r"(`+) ?.*?\1", "", markdown(replace(found, regimes=[attacked])))
+    assert "\\<img" in outside_code and not re.search(r"(?<!\\)<", outside_code)
 
 
 def test_what_is_the_same_here_is_said_and_what_does_not_act(found: ZooMap) -> None:

@@ -102,6 +102,12 @@ def test_base_that_differs_from_itself_makes_an_experiment_void() -> None:
     assert unknown.controls.base is None and unknown.claims[0].verdict is ClaimVerdict.HOLDS
 
 
+def test_fewer_seeds_than_a_claim_would_need_are_counted_from_the_spread() -> None:
+    experiment = rare(claims=[replace(CLAIM, smallest=0.5)])
+    low, high = only(experiment, shifted(np.random.default_rng(1), {"unclipped": 9.0})).claims[0].seeds_needed or (0, 0)
+    assert 10 < low < high < 400
+
+
 def test_the_same_run_on_every_seed_does_not_fire_and_decides_nothing() -> None:
     sample = shifted(np.random.default_rng(1), {"unclipped": 9.0})
     known = {(label, seed): sample(label, seed) for label in ("base", "unclipped") for seed in range(1100, 2040)
@@ -111,6 +117,11 @@ def test_the_same_run_on_every_seed_does_not_fire_and_decides_nothing() -> None:
     standings = against_base([found.results])[0]
     assert standings["clip_higher"].standing is Standing.SAME_RUN
     assert standings["unclipped"].standing is Standing.HIGHER
+
+
+def test_one_seed_tells_nothing() -> None:
+    found = only(RARE, shifted(np.random.default_rng(1), {"unclipped": 9.0}), seeds=[1100])
+    assert found.claims[0].compared.difference is None and found.claims[0].verdict is ClaimVerdict.VOID
 
 
 def test_more_claims_ask_more_of_each() -> None:

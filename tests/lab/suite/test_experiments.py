@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rlzoo.config import Config, key_and_value, load_config
 from rlzoo.experiment.check import check
 from rlzoo.lab.suite.experiment import BASE, Arm, Experiment, load_experiment, own_names
 from rlzoo.lab.suite.lookup import TABLE, Lookup
-from rlzoo.lab.suite.measures import Trained
+from rlzoo.lab.suite.measures import Trained, pass_at
 from rlzoo.lab.suite.training import make_start, run_cell
 from rlzoo.tasks.base import Problem
 
@@ -118,6 +118,22 @@ def test_demonstrations_are_right_as_often_as_the_experiment_says(name: str, lea
     assert least < sum(right) / len(right) < most
 
 
+def test_both_ways_of_the_language_of_fillers_are_equally_long() -> None:
+    lengths: dict[str, list[int]] = {"g": [], "w": []}
+    for _, response in demonstrated("length_bias", 10_000):
+        lengths[response[0]].append(len(response))
+    right, wrong = (sum(it) / len(it) for it in lengths.values())
+    assert 7 < right < 9 and abs(right - wrong) < 0.5
+
+
+def test_the_useless_token_is_planted_behind_right_and_wrong_letters_alike() -> None:
+    planted: dict[bool, list[bool]] = {True: [], False: []}
+    task = TASKS["spurious_tokens"]
+    for problem, response in demonstrated("spurious_tokens", 10_000):
+        planted[task.right(problem, response)].append(response.endswith("_"))
+    assert all(0.02 < sum(it) / len(it) < 0.04 for it in planted.values())
+
+
 @pytest.mark.parametrize(
     ("name", "prompt", "right", "wrong"),
     [
@@ -184,3 +200,9 @@ def test_the_other_samplers_cell_trains_on_what_the_engine_samples_and_is_measur
     result = run_cell(experiment, experiment.arms[BASE], 0, tmp_path / "start")
     assert result.scores["trained"] > 0.5
     assert result.scores["measured"] < 1e-4
+
+
+def test_pass_at_k_is_that_of_drawing_k_of_the_responses() -> None:
+    right = [True, False, False, True, False, False, False, False]
+    drawn = [any(right[first + place] for place in places) for first in (0, 4) for places in combinations(range(4), 2)]
+    assert pass_at(2, right, 4) == pytest.approx(sum(drawn) / len(drawn))
