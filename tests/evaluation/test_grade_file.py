@@ -250,11 +250,11 @@ def test_a_judge_is_asked_about_what_the_rules_refuse_and_can_only_raise_the_sco
 ) -> None:
     told = {"problem": "p", "prompt": "1+1?", "answer": "2", "correct": 0.0, "reward": 0.0, "outcome": "graded"}
     told |= {"task": grading_keys(TaskConfig("any.parquet")), "data": {"data_source": ""}, "final_answer": None}
-    responses = [r"\boxed{2}", r"\boxed{\frac{4}{2}}", r"\boxed{two}", r"\boxed{3}", ""]
+    responses = [r"\boxed{2}", r"\boxed{\frac{4}{2}}", r"\boxed{a pair}", r"\boxed{3}", ""]
     kept = regraded([{**told, "response": response} for response in responses])
     assert [record["correct"] for record in kept] == [1, 1, 0, 0, 0]
     write_json_lines(tmp_path / "kept.jsonl", kept)
-    with judging(lambda prompt: "A" if r"\boxed{two}" in prompt else "B") as sent:
+    with judging(lambda prompt: "A" if r"\boxed{a pair}" in prompt else "B") as sent:
         assert main(["grade", "regrade=true", f"reward={JUDGE}:rules_or_judge", str(tmp_path / "kept.jsonl")]) == 0
     asked = [body["messages"][0]["content"] for body in sent]
     after = read_json_lines(tmp_path / "kept.regraded.jsonl")
