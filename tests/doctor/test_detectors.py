@@ -272,3 +272,9 @@ def test_rates_of_another_threshold_or_of_no_healthy_run_are_not_shown(monkeypat
     silent = {finding.name: replace(shipped_rates()[finding.name], healthy=0)}
     monkeypatch.setattr("rlzoo.doctor.detectors.shipped_rates", lambda: silent)
     assert rates_of(finding) is None
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_table_with_hardly_any_groups_is_examined() -> None:
+    table = {**healthy(), "groups": np.full(STEPS, 1e-308), "groups_without_signal": np.full(STEPS, 0.5)}
+    assert isinstance(examine(table), object)
