@@ -213,6 +213,12 @@ def test_the_boundary_refuses_each_way_out_which_is_open_without_it(is_confined:
             assert {path.read_text() for path in kept} == {"as it was"}
 
 
+def test_a_worker_has_a_session_of_its_own_and_so_no_terminal() -> None:
+    with Sandbox(Work(_trying), "deeds", 1) as sandbox:
+        (outcome,) = sandbox.ask([Request(("done(os.getsid(0) == os.getpid())", 0, "", ""), Patience(20.0, "deeds"))])
+    assert outcome.value == "done"
+
+
 def called(number: int) -> int:
     """The error of a system call without arguments."""
     libc = ctypes.CDLL(None, use_errno=True)
