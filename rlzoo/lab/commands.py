@@ -68,7 +68,7 @@ def declare_suite(parser: ArgumentParser) -> None:
 
 
 def suite_command(arguments: Namespace) -> int:
-    """Trains what is not done, writes the tables; 1 if a cell failed."""
+    """Trains what is not done, writes the tables and pictures; 1 if a cell failed."""
     return int(bool(run_suite(arguments.words).failures))
 
 

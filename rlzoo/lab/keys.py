@@ -68,7 +68,7 @@ class MapConfig:
     step: Annotated[Number, Gt(0), Le(0.1)] = 0.01
     """How far a step moves the policy: the KL divergence of a response, in nats, to second order."""
     output: str = "runs/map"
-    """Where map.md and .csv go."""
+    """Where map.md, .csv and pictures go."""
 
 
 @dataclass
@@ -84,4 +84,4 @@ class SuiteConfig:
     jobs: Count = 1
     """How many cells at a time, each in a process of one thread."""
     output: str = "runs/suite"
-    """The folder of cells.jsonl, which keeps what is done, and of the tables."""
+    """The folder of cells.jsonl, which keeps what is done, and of tables and pictures."""

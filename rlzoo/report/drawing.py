@@ -47,14 +47,27 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(file, dpi=130, format="png")
 
 
-def draw_estimates(axis: Axes, places: Sequence[float], estimates: Sequence[Estimate], **look: Any) -> None:
-    """Means in % with their intervals over their places."""
+def draw_estimates(
+    axis: Axes, places: Sequence[float], estimates: Sequence[Estimate], is_flat: bool = False, **look: Any
+) -> None:
+    """Means in % with their intervals over their places, or beside them where they are to lie flat."""
     means = [100 * estimate.mean for estimate in estimates]
     reach = [
         [100 * (estimate.mean - estimate.low) for estimate in estimates],
         [100 * (estimate.high - estimate.mean) for estimate in estimates],
     ]
-    axis.errorbar(places, means, yerr=reach, **look)
+    if is_flat:
+        axis.errorbar(means, places, xerr=reach, **look)
+    else:
+        axis.errorbar(places, means, yerr=reach, **look)
+
+
+def label_color_bar(axis: Axes, words: str) -> None:
+    """Says what the colors of the first collection of an axis mean."""
+    bar = axis.collections[0].colorbar
+    assert bar is not None
+    bar.ax.tick_params(labelsize=8)
+    bar.set_label(words, fontsize=9)
 
 
 def smoothed(values: ArrayLike) -> np.ndarray:

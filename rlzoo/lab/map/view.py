@@ -5,9 +5,11 @@ from pathlib import Path
 from rich.console import Console
 
 from rlzoo.files import write_text
+from rlzoo.lab.map import figures
 from rlzoo.lab.map.behaviour import Behaviour, Change
 from rlzoo.lab.map.regimes import QUANTITIES
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
+from rlzoo.report.drawing import save_figure, themed
 from rlzoo.report.table import Cell, Column, Shown, Table, code, in_markdown
 from rlzoo.statistics.intervals import Estimate
 
@@ -91,17 +93,6 @@ def _changes_row(row: Behaviour) -> list[Shown]:
     ]
 
 
-def bias_table(zoo_map: ZooMap) -> Table:
-    """The cosine of the mean gradient with the policy gradient: a row for each objective, a column for each regime."""
-    names = dict.fromkeys(name for regime_map in zoo_map.regimes for name in regime_map.expressions)
-    columns = [Column("objective", is_text=True), *(Column(it.regime.name) for it in zoo_map.regimes)]
-    return Table(columns, [[Cell(name, is_code=True), *(_bias(it, name) for it in zoo_map.regimes)] for name in names])
-
-
-def _bias(regime_map: RegimeMap, name: str) -> str:
-    return cosine(regime_map.row(name).cosine) if name in regime_map.expressions else ""
-
-
 def transposed(table: Table) -> Table:
     """Few objectives as columns, as a terminal is narrow."""
     columns, rows, _ = table.seen("terminal")
@@ -117,7 +108,6 @@ def markdown(zoo_map: ZooMap) -> str:
     config = zoo_map.config
     batches = f"{config.batches} batches of rollouts a regime (seed {config.seed}); a step of KL {config.step:g} nats."
     lines = ["# The map of the zoo", "", batches, *LEGEND, ""]
-    lines += ["## Cosines with the policy gradient", "", bias_table(zoo_map).markdown(), ""]
     for it in zoo_map.regimes:
         lines += [f"## {it.regime.name}", "", f"{it.regime.says}: {facts(it)}. **{directions(it)}.**", ""]
         lines += [f"- the same: {', '.join(map(code, group))}" for group in it.groups if len(group) > 1]
@@ -178,6 +168,12 @@ def show_map(zoo_map: ZooMap, folder: Path, console: Console) -> None:
     """Writes the files and says what is in them."""
     write_text(folder / "map.md", markdown(zoo_map))
     write_text(folder / "map.csv", comma_separated(zoo_map))
+    many = [regime_map for regime_map in zoo_map.regimes if len(regime_map.groups) >= figures.SMALLEST]
+    with themed(rc={"text.parse_math": False}):
+        if len(many) == len(zoo_map.regimes):
+            save_figure(figures.bias_figure(zoo_map), folder / "bias.png")
+        if pictured := [regime_map for regime_map in many if regime_map.regime.name in figures.IN_WORDS]:
+            save_figure(figures.plane_figure(pictured), folder / "plane.png")
     for regime_map in zoo_map.regimes:
         console.print(f"{regime_map.regime.name:<16}{directions(regime_map)}")
         if len(regime_map.expressions) <= FEW:
@@ -186,4 +182,4 @@ def show_map(zoo_map: ZooMap, folder: Path, console: Console) -> None:
             console.print(f"  {name} has no row: {why}", soft_wrap=True)
     if any(len(regime_map.expressions) <= FEW for regime_map in zoo_map.regimes):
         console.print(" ".join(LEGEND))
-    console.print(f"everything: {folder / 'map.md'}, and beside it .csv", soft_wrap=True)
+    console.print(f"everything: {folder / 'map.md'}, and beside it .csv and pictures", soft_wrap=True)

@@ -12,7 +12,7 @@ from rlzoo.experiment.experiment import counted
 from rlzoo.files import write_json, write_text
 from rlzoo.lab.keys import SuiteConfig
 from rlzoo.lab.suite.cells import Cell
-from rlzoo.lab.suite.experiment import BASE, TYPED, Claim
+from rlzoo.lab.suite.figures import VERDICTS, contrast, forest_figure, heat, heat_figure, pictured_claims
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.training import Failure
 from rlzoo.lab.suite.verdicts import (
@@ -25,6 +25,7 @@ from rlzoo.lab.suite.verdicts import (
     Standing,
 )
 from rlzoo.report import table as tables
+from rlzoo.report.drawing import save_figure, themed
 from rlzoo.report.grid_view import PLAIN_EVERY
 from rlzoo.report.table import MARKDOWN, TERMINAL, Column, Shown, Table, in_markdown, plain_console
 from rlzoo.report.terminal import clock
@@ -37,24 +38,7 @@ PAPER = frozenset({MARKDOWN})
 MARKS = {Standing.HIGHER: "\u25b2", Standing.LOWER: "\u25bc", Standing.SAME_RUN: "=", Standing.NOT_TOLD_APART: ""}
 """Higher or lower than base for sure; the same run."""
 
-VERDICTS = {
-    ClaimVerdict.HOLDS: "holds here",
-    ClaimVerdict.DOES_NOT_HOLD: "does not hold here",
-    ClaimVerdict.CANNOT_TELL: "cannot tell",
-    ClaimVerdict.DOES_NOT_FIRE: "does not fire here",
-    ClaimVerdict.VOID: "void",
-}
-LEGEND = (
-    "Differences to base, in standard deviations of one run; \u25b2 and \u25bc: higher or lower than base for sure, "
-    "=: the same run. Base is GRPO as each experiment has it."
-)
-
 # ---- words -----------------------------------------------------------------------------------------------------------
-
-
-def contrast(claim: Claim) -> str:
-    """What a claim compares, with the direction that was published."""
-    return f"{claim.arm} {'higher' if claim.higher else 'lower'} than {claim.against}"
 
 
 def verdict(judged: JudgedClaim) -> str:
@@ -187,23 +171,6 @@ def objectives_table(suite: SuiteTable, objectives: Sequence[str]) -> Table:
     return Table(columns, rows)
 
 
-def standings_table(suite: SuiteTable) -> Table:
-    """What each objective with base's keys changes: a column for each experiment."""
-    columns, rows = [Column("objective", is_text=True)], dict[str, dict[str, str]]()
-    for judged, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
-        experiment = judged.results.experiment
-        columns.append(Column(experiment.name + " (lower is better)" * (not experiment.higher_is_better)))
-        for label in sorted(contrasts, key=experiment.arms.__contains__):  # those that were asked for come first
-            arm, beside = judged.results.arms[label].arm, contrasts[label]
-            if arm.settings == experiment.arms[BASE].settings:
-                is_own = label in experiment.arms
-                name = arm.objective.removesuffix(experiment.added) if is_own else label.removesuffix(TYPED)
-                rows.setdefault(name, {}).setdefault(experiment.name, standardised(beside))
-    names = [judged.results.experiment.name for judged in suite.experiments]
-    cells = [[tables.Cell(row, is_code=True), *map(beside.get, names)] for row, beside in rows.items()]
-    return Table(columns, cells)
-
-
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -250,8 +217,7 @@ def markdown(suite: SuiteTable) -> str:
     """The claims, the controls and every arm."""
     lines = ["# The behaviour suite", f"{summary(suite)}."]
     lines += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in remarks(suite)]
-    lines += ["## Claims", claims_table(suite).markdown()]
-    lines += ["## Objectives", LEGEND, standings_table(suite).markdown(), "## Experiments"]
+    lines += ["## Claims", claims_table(suite).markdown(), "## Experiments"]
     for judged, contrasts in zip(suite.experiments, suite.contrasts, strict=True):
         experiment = judged.results.experiment
         lines += [f"### {in_markdown(experiment.name)}"]
@@ -309,11 +275,16 @@ class SuiteView:
         """Writes the files and says what is in them; how these objectives stand to base, if they are few."""
         write_json(self.folder / "claims.json", {"claims": claim_records(suite)})
         write_text(self.folder / "suite.md", markdown(suite))
+        if shown := heat(suite):
+            with themed(rc={"text.parse_math": False}):
+                save_figure(heat_figure(shown), self.folder / "suite.png")
+                if pictured_claims(suite):
+                    save_figure(forest_figure(suite), self.folder / "claims.png")
         self.console.print(claims_table(suite))
         if 0 < len(objectives) <= FEW:
             self.console.print(objectives_table(suite, objectives))
         failed = f"{len(suite.failures)} cells failed; the same call tries them again"
         refused = [f"{name} cannot be asked of {label}: {why}" for (name, label), why in suite.refused.items()]
-        page = f"everything: {self.folder / 'suite.md'}, and beside it claims.json"
+        page = f"everything: {self.folder / 'suite.md'}, and beside it claims.json and pictures"
         for sentence in (summary(suite), *remarks(suite), *refused, *[failed] * bool(suite.failures), page):
             self.console.print(sentence, soft_wrap=True)

@@ -26,6 +26,15 @@ def test_every_response_is_there_once_and_their_probabilities_sum_to_1() -> None
     torch.testing.assert_close(LANGUAGE.log_probs(random_table()).exp().sum(1), torch.ones(2, dtype=torch.float64))
 
 
+def test_a_place_is_visited_as_often_as_the_responses_that_come_to_it() -> None:
+    table = random_table()
+    probability, expected = LANGUAGE.log_probs(table).exp(), torch.zeros(2, 4, 5, dtype=torch.float64)
+    for response in range(len(LANGUAGE.symbols)):
+        for position in range(LANGUAGE.length[response]):
+            expected[:, position, LANGUAGE.previous[response, position]] += probability[:, response]
+    torch.testing.assert_close(LANGUAGE.visits(table), expected)
+
+
 def test_the_square_of_the_natural_length_is_the_divergence_of_a_small_step() -> None:
     table, direction = random_table(), random_table().flip(0)
     old, new = LANGUAGE.log_probs(table), LANGUAGE.log_probs(table + 1e-3 * direction)

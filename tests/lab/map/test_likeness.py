@@ -1,9 +1,9 @@
-"""Who is alike: cosines on the same rollouts, and groups in which all are."""
+"""Who is alike: cosines on the same rollouts, groups in which all are, and a plane that keeps distances."""
 
 import numpy as np
 import pytest
 
-from rlzoo.lab.map.estimates import SAME, cosines, groups
+from rlzoo.lab.map.estimates import SAME, cosines, distances, groups, plane
 
 GENERATOR = np.random.default_rng(0)
 
@@ -32,3 +32,11 @@ def test_all_of_a_group_are_the_same_and_no_two_groups_could_be_one() -> None:
     for group in found:
         places = [names.index(name) for name in group]
         assert cosine[np.ix_(places, places)].min() >= SAME
+
+
+def test_gradients_in_a_plane_keep_their_distances_there() -> None:
+    angles = np.array([0.0, 0.2, 0.9, 2.0, 3.0])
+    apart = distances(np.cos(angles[:, None] - angles))
+    places = plane(np.cos(angles[:, None] - angles))
+    found = np.linalg.norm(places[:, None] - places, axis=-1)
+    np.testing.assert_allclose(found, apart, atol=1e-3)

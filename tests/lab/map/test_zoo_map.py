@@ -14,7 +14,7 @@ from objectives.zoo import PARTS
 from rlzoo.commands import main
 from rlzoo.lab.keys import MapRegime
 from rlzoo.lab.map.regimes import QUANTITIES, REGIMES
-from rlzoo.lab.map.view import bias_table, change, markdown
+from rlzoo.lab.map.view import change, markdown
 from rlzoo.lab.map.zoo_map import ZooMap
 from tests.report.test_page import HOSTILE
 
@@ -63,7 +63,6 @@ def test_values_are_there_from_python(found: ZooMap) -> None:
     assert regime.cosines.shape == (4, 4) and np.diag(regime.cosines) == pytest.approx(np.ones(4))
     assert regime.row("dr_grpo").cosine.mean == pytest.approx(1, abs=0.03)
     assert regime.row("grpo-kl").cosine.high < 0.97
-    assert [row[1] for row in bias_table(found).rows] == [f"{row.cosine.mean:.2f}" for row in regime.behaviours]
 
 
 def test_what_a_user_wrote_is_text(found: ZooMap) -> None:
@@ -90,15 +89,16 @@ def test_known_biases_are_sure(found: ZooMap) -> None:
     assert all(it.changes["reward"].sign_beside <= 0 for it in regime.behaviours)
 
 
-def test_a_sign_that_is_not_sure_stands_in_brackets(found: ZooMap) -> None:
-    for row in found.regimes[0].behaviours:
-        assert all(change(it).startswith("(") == (it.sign == 0) for it in row.changes.values())
-
-
 def test_an_exact_change_is_near_its_first_order(found: ZooMap) -> None:
     for row in found.regimes[0].behaviours:
-        for it in row.changes.values():
-            assert it.exact == pytest.approx(it.expected.mean, rel=0.4, abs=0.02)
+        for known in row.changes.values():
+            assert known.exact == pytest.approx(known.expected.mean, rel=0.4, abs=0.02)
+
+
+def test_a_sign_that_is_not_sure_stands_in_brackets(found: ZooMap) -> None:
+    for known in found.regimes[0].behaviours[0].changes.values():
+        unsure = replace(known, expected=replace(known.expected, low=-1.0, high=1.0))
+        assert known.sign and not change(known).startswith("(") and change(unsure).startswith("(")
 
 
 def test_own_parts_go_on_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
