@@ -261,7 +261,7 @@ def test_a_folder_that_vanishes_is_one_line(
 
 @pytest.mark.parametrize(
     ("words", "file"),
-    [(("leaderboard", "run"), "runs/leaderboard/leaderboard.md"), (("eval", "run"), "run/evaluation/")],
+    [(("leaderboard", "run"), "runs/leaderboard/"), (("eval", "run"), "run/evaluation/")],
 )
 def test_a_full_disk_is_one_line_of_every_command(
     words: tuple[str, ...],
