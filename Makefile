@@ -128,7 +128,7 @@ smollm2: $(VENV)/smollm2
 	$(RLZOO) train configs/smollm2.yaml objective=stapo+clip_higher resume=true
 
 leaderboard: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard.yaml $(CONTROLS) $(RECIPES) baseline=grpo-kl seeds=0,1,2,3,4,5,6,7,8,9 equivalence=2 jobs=2 output=runs/leaderboard
+	$(RLZOO) compare configs/leaderboard.yaml $(CONTROLS) $(RECIPES) baseline=grpo-kl seeds=0,1,2,3,4 equivalence=2 jobs=2 output=runs/leaderboard
 	$(RLZOO) leaderboard runs/leaderboard equivalence=2
 
 leaderboard-knights: $(VENV)/runtime

@@ -54,7 +54,7 @@ REGIMES = {
         Regime("stale", "the policy has moved since the rollouts, as late in a step of many updates", moved=1.0),
         Regime(
             "slightly_stale",
-            "the policy has moved as little as on the leaderboards: a clip takes 0.3 % of tokens",
+            "the policy has moved little, as on the leaderboards: the clip of GRPO takes 0.3 % of tokens",
             moved=0.2,
         ),
         Regime("mismatched", "the engine samples with other logits than the trainer's", sampler_noise=0.4),
