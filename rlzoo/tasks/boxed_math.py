@@ -204,7 +204,8 @@ def _peeled(text: str) -> str:
         text = text[label.end() :]
     text = re.sub(r"^(?:approximately|about|roughly|around)\s+(?=[\d.\\-])", "", text)
     text = _DOMAIN.sub("", _FOR_ALL.sub(lambda words: words[0] if _CHANGES_THE_VALUE.search(words[0]) else "", text))
-    return _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text
+    text = _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text
+    return _SETS.get(_words(text), text)
 
 
 def _chain(part: str, bare_units: bool) -> tuple[Chain, str]:
@@ -318,6 +319,12 @@ _NOTHING = {
 }
 _NUMBERS = {**{name: str(number) for number, name in enumerate(_BASES)}, "infinity": r"\infty"}
 """What a word says as a number."""
+_SETS = {
+    f"{words}{name}": rf"\mathbb{{{letter}}}"
+    for letter, name in (("R", "real numbers"), ("R", "reals"), ("Z", "integers"))
+    for words in ("all ", "set of ", "set of all ")
+}
+"""What words say as a set."""
 _EMPTY = (r"\emptyset", "")
 _SAID = re.compile(
     r"^(?:(?:it|this|that|there|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?"
@@ -403,9 +410,11 @@ def _conversions(gold: MathAnswer, given: MathAnswer) -> list[str | None]:
 
 
 def _angle(unit: str, other: str, answer: MathAnswer) -> str:
-    r"""Radians where the other answer is in degrees and this one, in no unit, has a `\pi`."""
-    is_angle = not unit and unit_of(other) == DEGREE
-    return "rad" if is_angle and r"\pi" in answer.readings[0].latex else unit
+    r"""Radians, or minutes, where the other answer is in degrees and this one, in no unit, has a `\pi`, or a `'`."""
+    if unit or unit_of(other) != DEGREE:
+        return unit
+    latex = answer.readings[0].latex
+    return "rad" if r"\pi" in latex else "arcmin" * latex.endswith("'")
 
 
 def _converted(reading: Reading, factors: Sequence[str | None]) -> Reading:
@@ -485,11 +494,19 @@ def _may_be_equal(gold: MathAnswer, given: MathAnswer) -> bool:
     """False if base, brackets or units say that the two are different things."""
     in_base = given.base in (None, gold.base or "10")
     of_a_kind = {gold.readings[-1].kind, given.readings[-1].kind} != {"set", "tuple"}
-    return in_base and of_a_kind
+    return in_base and of_a_kind and not _is_percentage_of_unit(gold, given) and not _is_percentage_of_unit(given, gold)
+
+
+def _is_percentage_of_unit(answer: MathAnswer, other: MathAnswer) -> bool:
+    r"""Whether one answer is a percentage where the other is in a unit: `62\%` and `62^\circ`."""
+    percent, bare = (_PERCENT.search(one.readings[-1].latex) is not None for one in (answer, other))
+    return percent and not bare and any(unit_of(unit).is_known for unit in other.units)
 
 
 def _equal(gold: Gold, reading: Reading) -> bool:
     wanted, given = gold.answer.readings[0].latex, reading.latex
+    if reading.kind != "tuple" and not _repeats_as(gold.answer.readings[0], reading):
+        return False
     if letter := _LETTER.fullmatch(wanted):
         choice = _LETTER.fullmatch(given) or _CHOICE.match(given)
         return (choice is not None and _chosen(given, choice) == {letter[1]}) or same(gold.meanings, parsed(given))
@@ -508,6 +525,21 @@ def _equal(gold: Gold, reading: Reading) -> bool:
     bare = [_PERCENT.sub("", latex) for latex in (wanted, given)]
     only_one_says_percent = (bare[0] == wanted) != (bare[1] == given)
     return only_one_says_percent and all(map(_PERCENTAGE.fullmatch, bare)) and same(parsed(bare[0]), parsed(bare[1]))
+
+
+def _repeats_as(gold: Reading, given: Reading) -> bool:
+    """Whether the values are those of the gold list as often as there, if that has one of them twice: 1, 1, 2."""
+    if gold.kind != "other" or len({*gold.values}) == len(gold.values):
+        return True
+    if len(given.values) != len(gold.values):
+        return False
+    left = [*given.values]
+    for wanted in gold.values:
+        match = next((value for value in left if value == wanted or same(parsed(wanted), parsed(value))), None)
+        if match is None:
+            return False
+        left.remove(match)
+    return True
 
 
 def _equal_ratios(wanted: list[str], given: list[str]) -> bool:

@@ -48,6 +48,10 @@ _CHARACTERS = str.maketrans(
         "¢": r"\text{ cents}",
     }
 )
+_ARC = re.compile(
+    r"(?<![\d.])(\d{1,4})\s?(?:[°º]|\^\s?\{?\s?\\circ\s?\}?)\s?([0-5]?\d)\s?"
+    r"(?:['’′]|\^\s?\{?\s?\\prime\s?\}?)(?!\s?['\d])"
+)
 _SCRIPTS = {"^": "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "_": "₀₁₂₃₄₅₆₇₈₉₊₋ₙ"}
 _PLAIN_SCRIPTS = "0123456789+-n"
 _FRACTION = re.compile("[¼-¾⅐-⅞]")
@@ -86,6 +90,9 @@ _SYNONYMS = tuple(
         (r"\\lbrace", r"\\{"),
         (r"\\rbrace", r"\\}"),
         (r"\\div", "/"),
+        (r"\\cr|\\tabularnewline", r"\\\\"),
+        (r"_\s?\{\s?\\(max|min)\s?\}", r"_{\1}"),
+        (r"\\mathbb\s?([A-Z])", r"\\mathbb{\1}"),
         (r"\\lg", r"\\log_{10}"),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
         (r"_\s*([A-Za-z\d])", r"_{\1}"),
@@ -136,6 +143,11 @@ def in_latex(text: str) -> str:
 def _latex_fraction(character: re.Match[str]) -> str:
     over, _, under = unicodedata.normalize("NFKC", character[0]).partition("⁄")
     return rf"\frac{{{over}}}{{{under}}}"
+
+
+def with_whole_degrees(text: str) -> str:
+    r"""`22^\circ 30'` is `\frac{1350}{60}^\circ`."""
+    return _ARC.sub(lambda angle: rf"\frac{{{60 * int(angle[1]) + int(angle[2])}}}{{60}}^\circ ", text)
 
 
 def _script(sign: str, characters: str, run: re.Match[str]) -> str:
@@ -199,12 +211,12 @@ def with_plain_bars(text: str) -> str:
 
 
 def with_plain_numbers(text: str) -> str:
-    r"""`2.73\ldots` is 2.73, `2 and a half` 2.5, `(\approx 2.73)` has no brackets, `10{:}30` no braces.
+    r"""`2.73\ldots` is 2.73, `3./2` `3/2`, `2 and a half` 2.5; `(\approx 2.73)` has no brackets, `10{:}30` no braces.
 
     The `i` of `9i` stands alone: only by itself it is math-verify's imaginary unit.
     """
     text = _ROUNDED.sub(r"\1", _MORE_DIGITS.sub("", text))
-    text = re.sub(r"(?<=\d) and a half\b", ".5", text)
+    text = re.sub(r"(?<=\d)\.(?=\s?[-+*/)}])", "", re.sub(r"(?<=\d) and a half\b", ".5", text))
     return _IMAGINARY.sub(" i", _BRACED_COLON.sub(":", text))
 
 
@@ -298,6 +310,7 @@ def with_single_spaces(text: str) -> str:
 
 TYPESETTING: tuple[Rule, ...] = (
     with_single_spaces,
+    with_whole_degrees,
     in_latex,
     without_thousands_separators,
     with_periods,

@@ -18,10 +18,16 @@ s | sec second segundo seconde sekunde sekunden 秒
 A | amp ampere
 K | kelvin
 mol | mole
-USD | dollar buck
-EUR | euro
-yuan | 元
+USD | dollar buck 美元 美金
+EUR | euro 欧元
+JPY | yen 日元
+GBP | 英镑
+HKD | 港元 港币
+yuan | 元 人民币
+jiao = 0.1 yuan | 角
+fen = 0.01 yuan
 degree | deg grad grado degre 度
+arcmin = degree/60
 celsius
 fahrenheit
 bit
@@ -45,7 +51,7 @@ bar = 100000 Pa
 atm = 101325 Pa
 L = 0.001 m^3 | l liter litre litro 升
 min = 60 s | minute minuto minuten 分钟 分
-h = 3600 s | hr hour stunde stunden hora heure 小时
+h = 3600 s | hr hour stunde stunden hora heure 小时 时
 day = 86400 s | d tag tage dia jour 天 日
 week = 7 day | wk woche semana semaine 周
 month | monat mes mois
@@ -202,7 +208,7 @@ def conversion(wanted: str, given: str) -> str | None:
 
     It is 1 as well where one names no unit, or another thing that is counted; None if the two cannot be equal.
     """
-    first, second = unit_of(wanted), unit_of(given)
+    first, second = unit_of(_money(wanted, given)), unit_of(_money(given, wanted))
     if _raised_otherwise(first.words, second.words):
         return None
     if first.words != second.words or Unit() in (first, second):
@@ -212,12 +218,21 @@ def conversion(wanted: str, given: str) -> str | None:
         return r"\frac{180}{\pi}"
     if angles == ({"rad": 1}, {"degree": 1}):
         return r"\frac{\pi}{180}"
-    if DEGREE in (first, second) and {*angles[0], *angles[1]} < {"degree", "celsius", "fahrenheit"}:
+    if (
+        DEGREE in (first, second)
+        and first.powers != second.powers
+        and {*angles[0], *angles[1]} < {"degree", "celsius", "fahrenheit"}
+    ):
         return ""  # 20 degrees may be 20 degrees Celsius
     ratio = second.factor / first.factor
     if first.powers != second.powers:
         return None
     return "" if ratio == 1 else rf"\frac{{{ratio.numerator}}}{{{ratio.denominator}}}"
+
+
+def _money(unit: str, other: str) -> str:
+    """The unit, with 分 as a part of a yuan, not as a minute, where the other is money in yuan."""
+    return unit.replace("分", "fen") if dict(unit_of(other).powers) == {"yuan": 1} else unit
 
 
 def _raised_otherwise(first: frozenset[str], second: frozenset[str]) -> bool:
