@@ -131,18 +131,22 @@ def _conclude(outcome: Outcome, folder: RunFolder, view: TrainingView) -> None:
             f"output={folder.path}: no gradient is finite at the end, and every update is skipped; lower "
             "train.learning_rate, or take out the part of the objective that divides by zero"
         )
-    rollout = outcome.experiment.config.rollout
-    if last and all(_has_no_grade(step, rollout.prompts_per_step * rollout.responses_per_prompt) for step in last):
+    if last and all(_has_no_grade(step, outcome.experiment.config) for step in last):
         raise Fault(
             f"output={folder.path}: no response of the last {len(last)} steps has a grade; warnings say what fails: "
             "the grader, or the environment of task.environment"
         )
 
 
-def _has_no_grade(metrics: Mapping[str, float], responses: int) -> bool:
-    """Whether grading timed out or failed for all responses of a step but those that were cut."""
+def _has_no_grade(metrics: Mapping[str, float], config: Config) -> bool:
+    """Whether grading timed out or failed for all responses of a step.
+
+    An episode that is lost and cut counts as cut, so cut episodes are left out, but where their text is graded.
+    """
+    responses = config.rollout.prompts_per_step * config.rollout.responses_per_prompt
+    are_left_out = config.task.environment and not config.task.grade_truncated
+    cut = round(metrics["truncated"] * responses) if are_left_out else 0
     ungraded = metrics.get("grading_timed_out", 0.0) + metrics.get("grading_failed", 0.0)
-    cut = round(metrics["truncated"] * responses)
     return 0 < ungraded >= responses - cut and not metrics["accuracy"]
 
 

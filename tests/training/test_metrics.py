@@ -142,12 +142,22 @@ def test_the_distance_to_the_reference_is_schulmans_estimate_over_the_counted_to
     assert _distance_to_reference(TokenBatch(mask=mask, logp_sampler=sampler)) == {}
 
 
-@pytest.mark.parametrize(("failed", "fails"), [(4.0, True), (3.0, False)])
+@pytest.mark.parametrize(
+    ("failed", "cut", "keys", "fails"),
+    [
+        (4.0, 0.0, [], True),
+        (3.0, 0.0, [], False),
+        (1.0, 0.75, [], False),
+        (1.0, 0.75, ["task.environment=shop:Shop"], True),
+        (1.0, 0.75, ["task.environment=shop:Shop", "task.grade_truncated=true"], False),
+    ],
+)
 def test_a_run_whose_last_responses_have_no_grade_ends_with_an_error(
-    failed: float, fails: bool, tmp_path: Path
+    failed: float, cut: float, keys: list[str], fails: bool, tmp_path: Path
 ) -> None:
-    config = load_config(["rollout.prompts_per_step=2", "rollout.responses_per_prompt=2"])
-    step = {"updates_skipped": 0, "gradient_norm": 1.0, "accuracy": 0.0, "grading_timed_out": 0.0, "truncated": 0.0}
+    """Where a limit cuts responses, it is the cause; a lost episode may be cut as well."""
+    config = load_config(["rollout.prompts_per_step=2", "rollout.responses_per_prompt=2", *keys])
+    step = {"updates_skipped": 0, "gradient_norm": 1.0, "accuracy": 0.0, "grading_timed_out": 0.0, "truncated": cut}
     outcome: Any = SimpleNamespace(
         experiment=SimpleNamespace(config=config), metrics=[{**step, "grading_failed": failed}]
     )
