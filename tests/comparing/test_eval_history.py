@@ -9,6 +9,7 @@ import pytest
 from rlzoo.comparing.results import ACCURACY, AREA
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.report.leaderboard import markdown, page, records
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import DECODINGS, STEPS, board_of, evaluate_between, make_run, row_of
 
@@ -47,6 +48,16 @@ def test_the_area_is_the_mean_of_the_accuracy_over_the_steps_and_tells_rows_apar
             }
             finely = np.interp(np.linspace(0, STEPS, 100_001), list(points), list(points.values()))
             assert area == pytest.approx(finely.mean(), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_there_is_no_area_where_a_run_was_evaluated_before_and_after_alone(folder: Path) -> None:
+    for path in (folder / "dapo-1" / "evaluation").glob("step-000002-*"):
+        path.unlink()
+    board = board_of(folder)
+    assert all(AREA not in result.measured for row in board.rows for result in row.results.values())
+    assert "area under avg@" not in markdown(board) and "area under the curve<" not in page(board)
+    assert all(record["held_out_area"] is None for record in records(board))
 
 
 def test_the_area_counts_the_steps_that_all_runs_have(folder: Path) -> None:

@@ -12,7 +12,7 @@ from rlzoo.commands import main
 from rlzoo.config import ModelConfig, TaskConfig, load_config
 from rlzoo.errors import UserError
 from rlzoo.lab.keys import WarmupConfig
-from rlzoo.lab.warmup import evaluate_folder, make_tokenizer, tokenizer_of, warmup
+from rlzoo.lab.warmup import _batches, evaluate_folder, make_tokenizer, tokenizer_of, warmup
 from rlzoo.model.policy import load_policy
 from rlzoo.model.pretrained import EMBEDDED
 from rlzoo.model.tokenizer import load_tokenizer
@@ -54,6 +54,15 @@ def test_the_same_seed_makes_the_same_weights_and_another_one_others(tmp_path: P
     )
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not any(torch.equal(first[name], other[name]) for name in first if first[name].dim() == 2)
+
+
+def test_slips_begin_after_the_clean_part() -> None:
+    task = demonstrated_task(TaskConfig(TINY.task.name, options=TINY.task.options, problems=1))
+    config = dataclasses.replace(TINY, steps=5, clean_fraction=0.4, slip_rate=0.5)
+    found, right = (
+        _batches(tokenizer_of(task), task, it) for it in (config, dataclasses.replace(config, slip_rate=0.0))
+    )
+    assert [one.equal(other) for (one, _), (other, _) in zip(found, right, strict=True)] == [True] * 2 + [False] * 3
 
 
 def test_the_tokenizer_has_one_token_per_character_and_gives_back_what_it_took() -> None:

@@ -65,3 +65,12 @@ def test_accuracy_at_a_compute_lies_on_the_line_between_two_evaluations() -> Non
     assert estimate is not None and estimate.low < estimate.mean < estimate.high
     assert estimate.mean == pytest.approx(row.accuracy[:, 5:7].mean())
     assert accuracies_at([Curves(row.compute[:1], row.accuracy[:1])], between) == [None]
+
+
+def test_the_interval_at_a_compute_is_narrower_among_rows_that_are_alike() -> None:
+    noise = 0.01 * np.random.default_rng(1).normal(size=(8, 3, 1))
+    spent = np.tile(np.arange(12.0), (3, 1))
+    rows = [Curves(spent, 0.5 + 0.01 * spent + own) for own in noise]
+    (alone,), together = accuracies_at(rows[:1], 5.5), accuracies_at(rows, 5.5)
+    assert alone and together[0]
+    assert together[0].mean == alone.mean and together[0].half_width < alone.half_width

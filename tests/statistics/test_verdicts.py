@@ -88,6 +88,15 @@ def test_what_the_runs_of_a_seed_share_is_in_no_difference() -> None:
     assert moved.correlation > 0.9 and moved.is_evident and not plain.is_evident
 
 
+def test_one_wild_row_does_not_decide_what_the_seeds_share() -> None:
+    runs = 0.01 * np.random.default_rng(1).normal(size=(8, 3))
+    wild = runs.copy()
+    wild[3] += np.array([-0.4, 0.0, 0.4])
+    found = paired(list(wild), SEEDS).spread
+    assert found.prior_variance == pytest.approx(paired(list(runs), SEEDS).spread.prior_variance, rel=0.3)
+    assert [found.is_unstable(row) for row in range(8)] == [row == 3 for row in range(8)]
+
+
 def test_two_rows_have_the_degrees_of_freedom_of_a_paired_t() -> None:
     runs = 0.01 * np.random.default_rng(1).normal(size=(2, 5))
     found = paired(list(runs), [range(5)] * 2).spread
@@ -294,6 +303,22 @@ def test_the_doubt_of_a_row_is_that_of_the_measure_that_doubts_most_and_the_mean
     (alone,) = share_instability(compared[:1], ["abcdef"], ["avg"])
     weights = [[case.weight for case in it.seeds] for it in alone.to_baseline if it]
     assert weights == [[case.weight for case in it.seeds] for it in compared[0].to_baseline if it]
+
+
+@pytest.mark.slow
+def test_a_page_shares_the_doubt_of_measures_of_one_set_and_counts_the_rows_of_each_set() -> None:
+    pages = page_of(decodings=2, better=0.06)
+    alike = {name: name for name in pages[0]}
+    own = [compare_rows(list(page.values()), 0, 1 / 8) for page in pages]
+    for by, sets, differences, family in (
+        (("avg", "maj"), ("", ""), share_instability(own, ["abcdef"] * 2, ["avg", "maj"]), Family(10, 1, 6)),
+        (("avg", "avg"), ("one", "other"), own, Family(10, 1, 12)),
+    ):
+        judged_page = judge([Measure(page, 1 / 8, alike, *of) for page, *of in zip(pages, by, sets, strict=True)], "a")
+        for verdicts, known in zip(judged_page, differences, strict=True):
+            found, it = verdicts.rows["b"].difference, known.to_baseline[1]
+            assert found and it
+            assert found.low == pytest.approx(it.interval(1 - family.level).low)
 
 
 # ---- planning and equivalence ----------------------------------------------------------------------------------------
