@@ -362,7 +362,7 @@ def equivalent(gold: str, answer: str) -> bool:
         return False
     if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
         return _is_choice_or_its_value(choice, answer)
-    if (choices := _choices(gold)) and choices == _choices(answer):
+    if _are_same_choices(gold, answer):
         return True
     if (is_same := same_moment(*map(_peeled, map(typeset, (gold, answer))))) is not None:
         return is_same
@@ -378,13 +378,35 @@ def equivalent(gold: str, answer: str) -> bool:
 
 _HEAD = re.compile(r"(?<![\w\\])[A-Za-z]\s?\(\s?([a-z](?:\s?,\s?[a-z])*)\s?\)\s?=")
 _UPRIGHT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\}")
-_NAME_OR_COMMAND = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
+_PROSE = (
+    "all|and|any|arbitrary|are|complex|constants?|each|either|every|everywhere|fixed|for|function|given|integers?"
+    "|natural|negative|nonnegative|nonzero|numbers?|positive|rational|reals?|some|such|that|the|then|values?|when|where"
+    "|which|with|zero"
+)
+"""Words of several letters behind a function that are no product of variables, as `ax` is."""
+_NAME_OR_COMMAND = re.compile(rf"\\[A-Za-z]+|(?<![A-Za-z])(?i:{_PROSE})(?![A-Za-z])|[A-Za-z]")
+_WORDED = re.compile(r"\\text|\band\b")
 
 
-def _choices(text: str) -> str:
-    r"""The letters of several choices in their order: of `A, C`, `(A) and (C)`, `\text{AC}`; "" of anything else."""
-    letters = re.sub(r"\\(?:text\w*|mathrm|mathbf|mbox|[,;: ])|\band\b|[\s(){},;~$.]", "", text)
-    return letters if re.fullmatch(r"[A-H]{2,}", letters) and [*letters] == sorted({*letters}) else ""
+def _choices(text: str, *, is_worded: bool) -> str:
+    r"""The letters of several choices in their order: of `A, C`, `(A) and (C)`, `\text{AC}`; "" of anything else.
+
+    Where no words say that they are choices, `(A, C)` is a point, and `A; C` is not `AC`.
+    """
+    text = re.sub(r"\\(?:text\w*|mathrm|mathbf|mbox|[,;: ])|[\s{}~$.]", "", re.sub(r"\band\b", ",", text))
+    text = re.sub(r"\(([A-H])\)", r"\1", text)
+    if is_worded:
+        text = re.sub(r"^\(([^()]*)\)$", r"\1", text.replace(";", ","))
+    letters = text.replace(",", "")
+    is_list = re.fullmatch(r"[A-H]{2,}|[A-H](?:,+[A-H])+,?", text)
+    return letters if is_list and [*letters] == sorted({*letters}) else ""
+
+
+def _are_same_choices(gold: str, answer: str) -> bool:
+    """Whether both list the same choices."""
+    is_worded = _WORDED.search(gold) is not None
+    choices = _choices(gold, is_worded=is_worded)
+    return bool(choices) and choices == _choices(answer, is_worded=is_worded or _WORDED.search(answer) is not None)
 
 
 def _in_variables_of(gold: str, answer: str) -> str:
@@ -558,7 +580,7 @@ def _chosen(given: str, choice: re.Match[str]) -> set[str]:
 
 def _words(latex: str) -> str:
     """What a text says, in small letters; "" if it is none."""
-    words = re.sub(r"\\text\s*|[{}().,'\"]", "", latex).strip()
+    words = re.sub(r"\\text\s*|[{}().'\"]", "", latex.replace(",", " ")).strip()
     words = " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
     words = _SAID.sub("", words)
     return _NOTHING.get(words, words)

@@ -237,8 +237,11 @@ def _money(unit: str, other: str) -> str:
 
 def _raised_otherwise(first: frozenset[str], second: frozenset[str]) -> bool:
     """Whether two texts have one word in different powers, as square units and cubic units have."""
-    powers = [dict(word.split("^") for word in words if "^" in word) for words in (first, second)]
-    return any(powers[1].get(word, power) != power for word, power in powers[0].items())
+    raised: tuple[dict[str, set[str]], ...] = ({}, {})
+    for powers, words in zip(raised, (first, second), strict=True):
+        for word, _, power in (word.rpartition("^") for word in words if "^" in word):
+            powers.setdefault(word, set()).add(power)
+    return any(raised[1].get(word, powers) != powers for word, powers in raised[0].items())
 
 
 def _plain(text: str) -> str:
