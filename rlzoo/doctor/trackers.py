@@ -1,6 +1,6 @@
 """The numbers in what trackers leave on a disk: tensorboard's event files, trackio's databases, wandb's offline runs.
 
-All is data: nothing is imported that a file names, and a database has to answer within `SECONDS`.
+All is data: nothing that a file names is imported; a database answers within `SECONDS`, in `LONGEST_VALUE` bytes each.
 """
 
 import logging
@@ -9,30 +9,40 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
 
-SECONDS = 30.0
+SECONDS, LONGEST_VALUE = 30.0, 1 << 24
 STEPS = ("train/global_step", "_step")
 """What wandb and trackio call a step besides their own count, the best first."""
-_BLOCK, _CHUNK = 1 << 15, struct.Struct("<IHB")
+_HEAD, _BLOCK, _CHUNK = 7, 1 << 15, struct.Struct("<IHB")
 _WHOLE, _FIRST, _LAST = 1, 2, 4
-_HEAD = 7
 _logger = logging.getLogger(__name__)
 
 
 def tracker_files(folder: Path) -> list[Path]:
     """The files of a tracker in a folder, by name; of one tracker alone."""
-    return next((found for pattern in _READERS if (found := sorted(folder.glob(pattern)))), [])
+    return next((found for pattern in _READERS if (found := sorted(filter(Path.is_file, folder.glob(pattern))))), [])
 
 
 def tracker_records(path: Path) -> Iterator[Mapping[str, Any]] | None:
-    """The records of a tracker's file; None for any other file."""
-    return next((read(path) for pattern, read in _READERS.items() if path.match(pattern)), None)
+    """The records of a tracker's file; None for any other file. Raises UserError for what cannot be read."""
+    return next((_checked(path, read(path)) for pattern, read in _READERS.items() if path.match(pattern)), None)
+
+
+def _checked(path: Path, records: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The records, unless a pipe would keep their reader waiting."""
+    if not path.is_file() or Path(f"{path}-journal").is_fifo():
+        raise UserError(f"{path} or its journal is no file; give what a tracker wrote")
+    try:
+        yield from records
+    except ModuleNotFoundError as error:
+        raise UserError(f"{path} is read with the tracker's own library; type pip install {error.name}") from None
+    except Exception as error:  # protobuf has a class of its own
+        raise UserError(f"{path} cannot be read: {one_line(error)}") from None
 
 
 def _record(step: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +52,6 @@ def _record(step: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tensorboard(path: Path) -> Iterator[Mapping[str, Any]]:
-    _need("tensorboard")
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     for event in EventFileLoader(str(path)).Load():
@@ -55,63 +64,53 @@ def _trackio(path: Path) -> Iterator[Mapping[str, Any]]:
     """The run of a project that was logged to last."""
     until = time.monotonic() + SECONDS
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-        database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
-        try:
-            runs = database.execute(
-                "select run_id, run_name, max(id) from metrics group by run_id order by 3"
-            ).fetchall()
-            if len(runs) > 1:
-                _logger.warning("%s has %d runs; the last one, %s, is examined", path, len(runs), runs[-1][1])
-            lines = "select step, metrics from metrics where run_id = ? order by id"
-            for step, text in database.execute(lines, [runs[-1][0]] if runs else [""]):
-                values = read_json(text if isinstance(text, str) else bytes(text).decode())
-                if isinstance(values, dict):
-                    yield _record(step, values)
-        except (sqlite3.Error, ValueError, TypeError) as error:
-            raise UserError(f"{path} is no database of trackio that can be read: {error}") from None
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+        database.set_progress_handler(lambda: time.monotonic() > until, 100)
+        columns = database.execute("pragma main.table_xinfo(metrics)").fetchall()
+        if not any(key for *_, key, _ in columns) or any(computed for *_, computed in columns):
+            raise ValueError("it has no table of metrics as trackio writes it")
+        runs = database.execute("select run_id, run_name, max(id) from metrics group by run_id order by 3").fetchall()
+        if len(runs) > 1:
+            _logger.warning(
+                "%s has %d runs; the last one, %s, is examined", path, len(runs), one_line(str(runs[-1][1]))
+            )
+        lines = "select step, metrics from metrics where run_id is ? order by id"
+        for step, text in database.execute(lines, [runs[-1][0]] if runs else [""]):
+            values = read_json(text if isinstance(text, str) else bytes.decode(text))
+            if isinstance(values, dict):
+                yield _record(step, values)
 
 
 def _wandb(path: Path) -> Iterator[Mapping[str, Any]]:
-    _need("wandb")
     from wandb.proto import wandb_internal_pb2
 
     made: Any = wandb_internal_pb2
     for data in _logged(path.read_bytes()):
-        record = made.Record()
-        try:
-            record.ParseFromString(data)
-            items = {item.key or "/".join(item.nested_key): read_json(item.value_json) for item in record.history.item}
-        except Exception:  # which protobuf says with a class of its own
-            raise UserError(f"{path} is no run of wandb that can be read") from None
+        record = made.Record.FromString(data)
+        items = {item.key or "/".join(item.nested_key): read_json(item.value_json) for item in record.history.item}
         if items:
             yield _record(record.history.step.num, items)
 
 
 def _logged(data: bytes) -> Iterator[bytes]:
-    """The records of a file in LevelDB's format: chunks that cross no block of 32 KiB, behind a head of wandb's own.
-
-    A last record that is not whole yet is left out.
-    """
+    """The whole records of a file in LevelDB's format: chunks within blocks of 32 KiB, behind a head of wandb's."""
     at, parts = _HEAD, list[bytes]()
     while at + _CHUNK.size <= len(data):
-        left = _BLOCK - at % _BLOCK
-        if left < _CHUNK.size:
+        if (left := _BLOCK - at % _BLOCK) < _CHUNK.size:
             at += left
             continue
         _, size, kind = _CHUNK.unpack_from(data, at)
         chunk = data[at + _CHUNK.size : at + _CHUNK.size + size]
+        if not _WHOLE <= kind <= _LAST:
+            raise ValueError(f"it is no run of wandb, or damaged at byte {at}")
         if len(chunk) < size:
             return
         at += _CHUNK.size + size
-        parts = [chunk] if kind in (_WHOLE, _FIRST) else [*parts, chunk]
+        parts = [] if kind in (_WHOLE, _FIRST) else parts
+        parts.append(chunk)
         if kind in (_WHOLE, _LAST):
             yield b"".join(parts)
             parts = []
-
-
-def _need(package: str) -> None:
-    if find_spec(package) is None:
-        raise UserError(f"files of {package} are read with its own library; type pip install {package}")
 
 
 _READERS = {"events.out.tfevents.*": _tensorboard, "*.wandb": _wandb, "*.db": _trackio}

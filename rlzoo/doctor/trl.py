@@ -13,6 +13,9 @@ _logger = logging.getLogger(__name__)
 class DoctorCallback(TrainerCallback):
     """Warns of each finding of `rlzoo doctor` once, when it first shows in what the trainer logs."""
 
+    def __init__(self) -> None:
+        self.following = Following(0, 0, "")
+
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:

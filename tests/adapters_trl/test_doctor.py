@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, TrainerControl, TrainerState
 from trl import GRPOTrainer
 
 from rlzoo.doctor.detectors import examine
@@ -38,3 +38,10 @@ def test_faults_show_while_trl_trains_and_in_what_its_trackers_write(
     for left in (tmp_path / "out", tmp_path / "tensorboard", wandb, trackio):
         found = {finding.name: finding for finding in examine(read_table(left)).findings}
         assert found["truncation"].step == 3, left
+
+
+def test_what_is_logged_before_training_begins_is_looked_at(tmp_path: Path) -> None:
+    state = TrainerState(is_world_process_zero=True, global_step=1)
+    callback = DoctorCallback()
+    callback.on_log(settings(tmp_path, 4, 1), state, TrainerControl(), {"reward": 0.5})
+    assert [record["step"] for record in callback.following.records] == [1]

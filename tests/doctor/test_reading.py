@@ -1,13 +1,19 @@
 """What trainers log is read as the table that it is; what holds no numbers is refused in a line."""
 
 import json
+import os
 import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
 from rlzoo.doctor.readers import TRAINER_STATE, read_table, repetition, run_records, table_of
 from rlzoo.errors import UserError
@@ -219,13 +225,75 @@ def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
         read_table(tmp_path)
 
 
-def test_a_database_that_never_answers_ends_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlzoo.doctor.trackers.SECONDS", 0.2)
-    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select i id, i run_id, 1 run_name from n"
-    with closing(sqlite3.connect(tmp_path / "project.db")) as database:
-        database.execute(f"create view metrics as {endless}")
-    with pytest.raises(UserError, match="is no database of trackio that can be read: interrupted"):
-        read_table(tmp_path)
+METRICS = "create table metrics (id integer primary key, run_id, run_name, step, metrics)"
+LOGGED = "insert into metrics values (1, 'r', 'a', 1, '{\"reward\": 0.5}')"
+ENDLESS = "with recursive n(id) as (select 1 union all select id + 1 from n) select id, 1 run_id, 1 run_name from n"
+LONG = "update metrics set metrics = replace(metrics, '}', ', \"text\": \"' || hex(zeroblob(9000000)) || '\"}')"
+COMPUTED = (f"{METRICS[:-1]} as (step))", LOGGED.replace("1, '{", "'{"))
+
+
+def database(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as written:
+        for statement in statements:
+            written.execute(statement)
+        written.commit()
+    return path
+
+
+def event(data: bytes, size: int) -> bytes:
+    """A record of an event file with right checksums."""
+    head = struct.pack("<Q", size)
+    return b"".join((head, struct.pack("<I", masked_crc32c(head)), data, struct.pack("<I", masked_crc32c(data))))
+
+
+EVENTS = "events.out.tfevents.1"
+HOSTILE_FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a pipe as database": ("x.db", os.mkfifo),
+    "a pipe as run": ("x.wandb", os.mkfifo),
+    "a pipe as events": (EVENTS, os.mkfifo),
+    "a pipe as journal": ("x.db", lambda path: os.mkfifo(f"{database(path, METRICS, LOGGED)}-journal")),
+    "zeros": ("x.wandb", lambda path: path.write_bytes(b":W&B\0\0\0" + bytes(1 << 20))),
+    "many parts": ("x.wandb", lambda path: path.write_bytes(b":W&B\0\0\0" + b"\0\0\0\0\0\0\3" * 400_000)),
+    "no event": (EVENTS, lambda path: path.write_bytes(event(b"\xff" * 9, 9))),
+    "an event without bounds": (EVENTS, lambda path: path.write_bytes(event(b"", 1 << 62))),
+    "a number as metrics": (
+        "x.db",
+        lambda path: database(path, METRICS, LOGGED, f"update metrics set metrics={1 << 62}"),
+    ),
+    "a long value": ("x.db", lambda path: database(path, METRICS, LOGGED, LONG)),
+    "a view": ("x.db", lambda path: database(path, f"create view metrics as {ENDLESS}")),
+    "a computed column": ("x.db", lambda path: database(path, *COMPUTED)),
+}
+
+
+@pytest.mark.parametrize("file", HOSTILE_FILES)
+def test_a_hostile_file_of_a_tracker_is_refused_in_a_line_at_once(file: str, tmp_path: Path) -> None:
+    name, write = HOSTILE_FILES[file]
+    write(tmp_path / name)
+    command = [sys.executable, "-m", "rlzoo", "doctor", str(tmp_path / name)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=25)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert name in ran.stderr
+
+
+def test_a_database_that_does_not_answer_in_time_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlzoo.doctor.trackers.SECONDS", 0.0)
+    many = f"insert into metrics {ENDLESS.replace('run_name', 'run_name, 1, 1')} limit 1000"
+    with pytest.raises(UserError, match=r"x\.db cannot be read: interrupted"):
+        read_table(database(tmp_path / "x.db", METRICS, many))
+
+
+def test_a_run_of_trackio_without_an_id_is_read(tmp_path: Path) -> None:
+    without_id = database(tmp_path / "x.db", METRICS, LOGGED, "update metrics set run_id = null")
+    assert read_table(without_id)["reward"].tolist() == [0.5]
+
+
+def test_a_folder_with_a_pipe_beside_a_file_of_a_tracker_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / EVENTS)
+    database(tmp_path / "x.db", METRICS, LOGGED)
+    assert read_table(tmp_path)["reward"].tolist() == [0.5]
 
 
 def test_a_run_of_wandb_that_is_cut_or_no_run_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
