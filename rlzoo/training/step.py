@@ -115,7 +115,6 @@ class Trainer:
         self.sees_entropy = engine_class(self.config.rollout.engine).sees_entropy
         self.sharded, train = is_sharded(policy), self.config.train
         if learns:
-            self.rates = [train.rate_at(step) for step in range(train.steps)]
             trained = [weights for weights in resharded(policy).parameters() if weights.requires_grad]
             options: Any = {"betas": tuple(train.betas), "weight_decay": train.weight_decay}
             optimizer = torch.optim.AdamW(trained, lr=train.learning_rate, fused=True, **options)
@@ -430,9 +429,10 @@ class Trainer:
         return finite
 
     def _set_learning_rate(self, step: int) -> float:
+        rate = self.config.train.rate_at(step)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rates[step]
-        return self.rates[step]
+            group["lr"] = rate
+        return rate
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
