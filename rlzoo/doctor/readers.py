@@ -41,6 +41,8 @@ LAST_STEP = 2.0**53
 """What is counted as a step at most: beyond it, numbers of this kind have gaps."""
 TRAINER_STATE = "trainer_state.json"
 """What transformers' Trainer, and so TRL's, writes into each checkpoint."""
+_HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)")
+"""What a user names whose shell hands over what a command prints."""
 
 
 def read_table(path: Path) -> Table:
@@ -139,7 +141,7 @@ def _records_in_folder(path: Path) -> Iterator[Record]:
             f"{path} has no metrics.jsonl, no {TRAINER_STATE}, and no file of a tracker; give the file of its log"
         )
 
-    yield from _trainer_state(max(states, key=_checkpoint_number))
+    yield from _records_in_file(max(states, key=_checkpoint_number))
 
 
 def _settings(folder: RunFolder) -> tuple[tuple[int, int], str, str]:
@@ -165,6 +167,8 @@ def _checkpoint_number(state: Path) -> float:
 
 
 def _records_in_file(path: Path) -> Iterator[Record]:
+    if not path.is_file() and not _HANDED_OVER.fullmatch(str(path)):
+        raise UserError(f"{path} is no file, and is not waited for; give a file, or pipe a log into /dev/stdin")
     if (records := tracker_records(path)) is not None:
         return records
     if path.suffix == ".json":

@@ -35,8 +35,8 @@ def tracker_records(path: Path) -> Iterator[Mapping[str, Any]] | None:
 
 def _checked(path: Path, records: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The records, unless a pipe would keep their reader waiting."""
-    if not path.is_file() or Path(f"{path}-journal").is_fifo():
-        raise UserError(f"{path} or its journal is no file; give what a tracker wrote")
+    if Path(f"{path}-journal").is_fifo():
+        raise UserError(f"the journal of {path} is no file; give what a tracker wrote")
     try:
         yield from records
     except ModuleNotFoundError as error:

@@ -50,7 +50,7 @@ lost."""
 _ATTEMPTS = 3
 """How often a request is made whose worker is killed from outside."""
 _PATIENCE = 5.0
-"""Seconds that a template has to end its workers and itself."""
+"""Seconds that a template has to end a worker, or its workers and itself."""
 _BY_US = 256
 """In place of the exit code of a worker that its template killed."""
 _logger = logging.getLogger(__name__)
@@ -322,7 +322,7 @@ class _Template:
             try:
                 self._connection.send((0, 0.0))
                 send_handle(self._connection, there.fileno(), self._process.pid)
-                return _Worker(self, self._reply(), here)
+                return _Worker(self, self._reply(STALLED), here)
             except (EOFError, OSError):
                 here.close()
                 self._process.kill()
@@ -336,7 +336,7 @@ class _Template:
         with self._lock:
             try:
                 self._connection.send((process, seconds))
-                return self._reply()
+                return self._reply(seconds + _PATIENCE)
             except (EOFError, OSError):  # with the template its workers are gone
                 self._process.kill()
                 return -signal.SIGKILL
@@ -348,8 +348,8 @@ class _Template:
         self._process.kill()
         self._process.join()
 
-    def _reply(self) -> int:
-        if not self._connection.poll(STALLED):
+    def _reply(self, seconds: float) -> int:
+        if not self._connection.poll(seconds):
             raise EOFError
         return int(self._connection.recv())
 

@@ -248,6 +248,9 @@ def event(data: bytes, size: int) -> bytes:
 
 EVENTS = "events.out.tfevents.1"
 HOSTILE_FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    **{f"a pipe as {name}": (name, os.mkfifo) for name in ("x.csv", TRAINER_STATE, "x.log")},
+    "a pipe as the state of a folder": ("checkpoint-1", lambda path: (path.mkdir(), os.mkfifo(path / TRAINER_STATE))),
+    "an endless device": ("x.csv", lambda path: path.symlink_to("/dev/zero")),
     "a pipe as database": ("x.db", os.mkfifo),
     "a pipe as run": ("x.wandb", os.mkfifo),
     "a pipe as events": (EVENTS, os.mkfifo),
@@ -267,13 +270,21 @@ HOSTILE_FILES: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("file", HOSTILE_FILES)
-def test_a_hostile_file_of_a_tracker_is_refused_in_a_line_at_once(file: str, tmp_path: Path) -> None:
+def test_a_hostile_file_is_refused_in_a_line_at_once(file: str, tmp_path: Path) -> None:
     name, write = HOSTILE_FILES[file]
     write(tmp_path / name)
     command = [sys.executable, "-m", "rlzoo", "doctor", str(tmp_path / name)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=25)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
     assert name in ran.stderr
+
+
+def test_a_log_that_a_shell_hands_over_is_read(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"{'reward': 0.5, 'step': 3}\n")
+    os.close(writer)
+    assert read_table(Path(f"/dev/fd/{reader}"))["step"].tolist() == [3]
+    os.close(reader)
 
 
 def test_a_database_that_does_not_answer_in_time_is_refused_in_a_line(

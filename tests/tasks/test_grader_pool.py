@@ -190,6 +190,18 @@ def test_an_interruption_ends_what_is_asked_and_begins_nothing_anew(
     assert time.monotonic() - start < 6.0
 
 
+@pytest.mark.slow
+def test_a_template_that_is_stopped_keeps_no_command_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_PATIENCE", 0.5)
+    with GraderPool(grader, workers=2) as pool:
+        pool.grade([PROBLEM] * 2, ["a"] * 2)
+        template = psutil.Process(pool._template._process.pid)
+        template.suspend()
+        start = time.monotonic()
+    assert time.monotonic() - start < 10.0
+    assert not template.is_running()
+
+
 def test_a_template_that_does_not_get_ready_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STALLED", "_PATIENCE"):
         monkeypatch.setattr(sandbox, name, 0.1)
