@@ -275,13 +275,18 @@ class _Layout:
         """Of the whole table, its texts folded as far as they may be."""
         return self._sum(range(len(self.columns)))
 
-    def _sum(self, places: Sequence[int]) -> int:
-        return sum(self.widths[place] for place in places) + self.GAP * (len(places) - 1) + self.EDGES
+    def _sum(self, places: Sequence[int], widths: Sequence[int] = ()) -> int:
+        widths = widths or self.widths
+        return sum(widths[place] for place in places) + self.GAP * (len(places) - 1) + self.EDGES
 
-    def _width(self, place: int) -> int:
+    def _longest(self, place: int) -> int:
+        """The longest line of a column, nothing folded."""
         column = self.columns[place]
         texts = [self._heading(column), *(self._figure(row[place], column) for row in self.rows)]
-        longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+        return max((len(line) for text in texts for line in text.split("\n")), default=0)
+
+    def _width(self, place: int) -> int:
+        column, longest = self.columns[place], self._longest(place)
         is_wrapped = column.is_text and not column.is_whole
         return min(longest, column.width or (NARROWER if place else NARROWEST)) if is_wrapped else longest
 
@@ -318,13 +323,14 @@ class _Layout:
             title_style="bold",
         )
         code_width = max(NARROWEST, room - self._sum(part) + self.widths[part[0]])
+        is_whole = self._sum(part, [self._longest(place) for place in range(len(self.columns))]) <= room
         for place in part:
             column = self.columns[place]
             heading = Text(printable(self._heading(column)))
             table.add_column(
                 heading,
                 justify="left" if column.is_text else "right",
-                max_width=column.width if column.is_text else None,
+                max_width=column.width if column.is_text and not is_whole else None,
                 overflow="fold",
                 no_wrap=column.is_whole or not column.is_text,
             )

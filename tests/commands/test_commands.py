@@ -151,6 +151,7 @@ def test_help_says_what_a_command_does_and_every_key_has_a_meaning(
     lines = text.partition("keys, with their defaults")[2].splitlines()
     starts = [i for i, line in enumerate(lines) if line.startswith("  ") and line[2] != " "]
     assert all(lines[i + 1].startswith("      ") for i in starts)
+    assert not any("   " in line.strip() for line in lines)
 
 
 def test_an_interrupted_command_says_what_remains(
