@@ -1,20 +1,22 @@
 """Evaluations on the terminal: of problem sets, before and after training, and grades that changed; in 80 columns."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
 from rlzoo.config.decoding import Decoding
 from rlzoo.evaluation.evaluate import Evaluation, call_figures
-from rlzoo.evaluation.grade_file import Regraded
 from rlzoo.report.formatting import interval, percent, points
 from rlzoo.report.table import Cell, Column, Shown, Table, plain_console
 from rlzoo.statistics.aggregates import pass_at_k
 from rlzoo.statistics.intervals import Estimate, macro_average, mean_over_problems, paired_difference
 from rlzoo.tasks.text import asked
 from rlzoo.training.run import Outcome
+
+if TYPE_CHECKING:  # what grades takes a second to import
+    from rlzoo.evaluation.grade_file import Regraded
 
 RESPONSES = 3
 """Of the problem that is shown, before and after."""
@@ -147,7 +149,7 @@ def _shortened(text: str, longest: int = LONGEST) -> str:
 # ---- grades that changed ---------------------------------------------------------------------------------------------
 
 
-def print_regraded(regraded: Regraded, console: Console | None = None) -> None:
+def print_regraded(regraded: "Regraded", console: Console | None = None) -> None:
     """How many grades of a file changed, and the first of them."""
     console, count, changes = console or plain_console(), len(regraded.after), regraded.changes
     risen = sum(after["correct"] > before["correct"] for before, after in changes)

@@ -12,7 +12,7 @@ from rlzoo.experiment.experiment import counted
 from rlzoo.inspecting.task_look import ReadToken, TaskLook
 from rlzoo.report.table import Column, Table, pairs
 from rlzoo.rollout.sampler import GradedRollouts
-from rlzoo.tasks.dataset import forms_said
+from rlzoo.tasks.forms import forms_said
 
 PROMPTS, RESPONSES, LONGEST = 2, 4, 600
 """Prompts and responses that are shown, and how many characters of each."""

@@ -31,8 +31,8 @@ from rlzoo.report.table import Column, Shown, Table, pairs, plain_console
 from rlzoo.rollout import engine_class
 from rlzoo.rollout.memory import shape_of
 from rlzoo.rollout.sampler import PHASES
-from rlzoo.tasks.dataset import forms_said
 from rlzoo.tasks.environment_class import tool_keys
+from rlzoo.tasks.forms import forms_said
 from rlzoo.training.fit import whole_responses
 from rlzoo.training.run import Outcome, ShowStep
 

@@ -280,7 +280,8 @@ def _with_turns(problem: Problem, turns: Sequence[Message]) -> Problem:
 
 def _as_its_own(benchmark: Benchmark, problem: Problem) -> Problem:
     """With the template around the last message, and the metric's rules. Raises UserError where they do not fit."""
-    from rlzoo.tasks.dataset import FORM, problem_to_grade
+    from rlzoo.tasks.dataset import problem_to_grade
+    from rlzoo.tasks.forms import FORM
 
     prompt, data = problem.prompt, dict(problem.data)
     if benchmark.template != PROBLEM:

@@ -12,7 +12,6 @@ that the row asks for: by its `data_source`, the words of its prompt, or those o
 import json
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,8 +23,14 @@ from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Grade, Grader, Problem
 from rlzoo.tasks.boxed_math import normalised, right
-from rlzoo.tasks.forms import AUTO, BOXED, FORMS, answer_in, asked_for, graded_in, sentence, written
-from rlzoo.tasks.knights_and_knaves import gold_roles, knights_and_knaves, roles_of
+from rlzoo.tasks.forms import AUTO, BOXED, FORM, FORMS, answer_in, asked_for, graded_form, written
+from rlzoo.tasks.knights_and_knaves import (
+    KNIGHTS_AND_KNAVES,
+    gold_roles,
+    is_knights_and_knaves,
+    knights_and_knaves,
+    roles_of,
+)
 from rlzoo.tasks.reward import ROW
 from rlzoo.tasks.rows import (
     Columns,
@@ -40,9 +45,6 @@ from rlzoo.tasks.rows import (
 )
 from rlzoo.tasks.text import BEGUN, Boxes, Prompt, directed, goes_on, instructed, is_rendered, prompt_key, question
 
-FORM = "answer_form"
-"""The key of a problem's data under which stands the form that its gold answer is written in."""
-_KNIGHTS_AND_KNAVES = "kk_logic"
 MOST_HELD_OUT = 512
 """Questions that are split off at most, unless `task.held_out_rows` says how many."""
 
@@ -57,7 +59,7 @@ class DatasetGrader:
     answer_form: str = AUTO
 
     def __call__(self, problem: Problem, response: str) -> Grade:
-        if _is_knights_and_knaves(problem):
+        if is_knights_and_knaves(problem):
             return knights_and_knaves(problem, response)
         answer = answer_of(problem, response, self.answer_form)
         correct = answer is not None and right(problem.answer, answer)
@@ -67,49 +69,21 @@ class DatasetGrader:
 def answer_of(problem: Problem, response: str, answer_form: str = AUTO) -> Boxes | None:
     """The answer that the docstring of the module asks for."""
     begun = problem.data.get(BEGUN, "")  # a prompt may have opened the box
-    return answer_in(begun + response, _graded_form(problem, answer_form))
+    return answer_in(begun + response, graded_form(problem, answer_form))
 
 
 def extracted(problem: Problem, response: str, answer_form: str = AUTO) -> str | None:
     """The answer as the response writes it; of Knights and Knaves, everybody's role."""
-    if _is_knights_and_knaves(problem):
+    if is_knights_and_knaves(problem):
         return roles_of(problem, response)
     boxes = answer_of(problem, response, answer_form)
     return None if boxes is None else str(boxes)
 
 
-def _graded_form(problem: Problem, chosen: str) -> str:
-    """The form that is graded besides boxes."""
-    if _is_knights_and_knaves(problem):
-        return "tags"
-    data = problem.data
-    return graded_in(problem.prompt, data["data_source"], data.get(FORM, "")) if chosen == AUTO else chosen
-
-
-def _is_knights_and_knaves(problem: Problem) -> bool:
-    return bool(problem.data["data_source"].startswith(_KNIGHTS_AND_KNAVES))
-
-
-def forms_said(problems: Iterable[Problem], config: TaskConfig) -> list[str]:
-    """A sentence for each form that is asked for and graded, the commonest first; none where others grade."""
-    if config.reward or config.environment:
-        return []
-    forms = Counter(
-        sentence(
-            asked_for(problem.prompt), _graded_form(problem, config.answer_form), not _is_knights_and_knaves(problem)
-        )
-        for problem in problems
-        if "data_source" in problem.data
-    )
-    if len(forms) < 2:
-        return list(forms)
-    return [f"{said} ({count} of {forms.total()})" for said, count in forms.most_common()]
-
-
 def problem_to_grade(gold: Any, data_source: str = "", prompt: Prompt = "", id: str = "") -> Problem:
     """A problem to grade with. Raises ValueError for a gold answer that is none."""
     problem = Problem(id, prompt, gold_of(gold), {"data_source": data_source, **form_of_gold(gold)})
-    if _is_knights_and_knaves(problem) and not gold_roles(problem.answer):
+    if is_knights_and_knaves(problem) and not gold_roles(problem.answer):
         raise ValueError("has no roles in its gold answer")
     return problem
 
@@ -136,7 +110,7 @@ class DatasetTask:
     def final_answer(self, problem: Problem, response: str) -> str | None:
         """The answer in plain notation; of Knights and Knaves, everybody's role."""
         answer = extracted(problem, response, self.config.answer_form)
-        return answer if answer is None or _is_knights_and_knaves(problem) else normalised(answer)
+        return answer if answer is None or is_knights_and_knaves(problem) else normalised(answer)
 
     @cached_property
     def held_out(self) -> Sequence[Problem]:
@@ -275,7 +249,7 @@ class DatasetTask:
     def _check_form(self, problem: Problem, row: str) -> None:
         """Raises UserError where a model that obeys its prompt would earn nothing, and no key says that this is so."""
         config = self.config
-        is_knights = _is_knights_and_knaves(problem)
+        is_knights = is_knights_and_knaves(problem)
         if is_knights and config.wrong_reward:
             raise UserError(
                 f"task.wrong_reward={config.wrong_reward} has no effect on {row}: Knights and Knaves has rewards of "
@@ -286,7 +260,7 @@ class DatasetTask:
                 f"task.answer_form={config.answer_form} has no effect on {row}: Knights and Knaves is graded "
                 f"{FORMS['tags'].said}; leave it out"
             )
-        asked, graded = asked_for(problem.prompt), _graded_form(problem, config.answer_form)
+        asked, graded = asked_for(problem.prompt), graded_form(problem, config.answer_form)
         counted = {graded} if is_knights else {graded, BOXED}
         if asked and config.answer_form == AUTO and not counted.intersection(asked):
             otherwise = "tags" if is_knights else f"{asked[-1]}, or {graded} if that is what counts"
@@ -302,7 +276,7 @@ class DatasetTask:
         raw = _as_text(raw) if isinstance(raw, bytes) else raw
         prompt, solution = parted(prompt_of(raw, self.is_rendered), columns.question)
         answer = solution if columns.answer == columns.question else columns.answer_in(row)
-        default = _KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
+        default = KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
         data: dict[str, Any] = {"data_source": str(row.get("data_source") or default)}
         if self._takes_rows:
             data[ROW] = {

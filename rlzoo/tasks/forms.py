@@ -4,15 +4,22 @@ Golds and responses are read by the same rules. `\boxed{}` counts beside every o
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rlzoo.config import TaskConfig
+from rlzoo.tasks.base import Problem
+from rlzoo.tasks.knights_and_knaves import is_knights_and_knaves
 from rlzoo.tasks.text import Boxes, Prompt, final_boxes
 
 BOXED = "boxed"
 """The form that counts where nothing names another."""
 AUTO = "auto"
 """Of `task.answer_form`: as `graded_in` finds it."""
+
+FORM = "answer_form"
+"""The key of a problem's data under which stands the form that its gold answer is written in."""
 
 _LABEL = re.compile(r"\banswer\s{0,3}\*{0,2}:", re.IGNORECASE)
 _AROUND = " \t\r*"
@@ -131,3 +138,27 @@ def sentence(asked: Sequence[str], graded: str, boxes_count: bool = True) -> str
     wanted = " and ".join(FORMS[name].said for name in asked) or "in no form"
     beside = f", or {FORMS[BOXED].said}" if boxes_count and graded != BOXED else ""
     return f"prompts ask for the answer {wanted}; graded is what stands {FORMS[graded].said}{beside}"
+
+
+def graded_form(problem: Problem, chosen: str) -> str:
+    """The form that is graded besides boxes."""
+    if is_knights_and_knaves(problem):
+        return "tags"
+    data = problem.data
+    return graded_in(problem.prompt, data["data_source"], data.get(FORM, "")) if chosen == AUTO else chosen
+
+
+def forms_said(problems: Iterable[Problem], config: TaskConfig) -> list[str]:
+    """A sentence for each form that is asked for and graded, the commonest first; none where others grade."""
+    if config.reward or config.environment:
+        return []
+    forms = Counter(
+        sentence(
+            asked_for(problem.prompt), graded_form(problem, config.answer_form), not is_knights_and_knaves(problem)
+        )
+        for problem in problems
+        if "data_source" in problem.data
+    )
+    if len(forms) < 2:
+        return list(forms)
+    return [f"{said} ({count} of {forms.total()})" for said, count in forms.most_common()]

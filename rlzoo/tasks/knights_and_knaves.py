@@ -15,6 +15,9 @@ import re
 from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.text import BEGUN, begun_by
 
+KNIGHTS_AND_KNAVES = "kk_logic"
+"""With it begins the `data_source` of these problems."""
+
 _TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
 
@@ -55,3 +58,8 @@ def _roles(response: str, names: list[str]) -> dict[str, str] | None:
     matches = {name: re.search(rf"\b{name}\b\s+is\s+a\s+(knight|knave)\b", answer, re.IGNORECASE) for name in names}
     roles = {name: match.group(1).lower() for name, match in matches.items() if match}
     return roles if len(roles) == len(names) else None
+
+
+def is_knights_and_knaves(problem: Problem) -> bool:
+    """Whether a problem of a dataset is one of Knights and Knaves."""
+    return bool(problem.data["data_source"].startswith(KNIGHTS_AND_KNAVES))

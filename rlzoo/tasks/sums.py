@@ -110,10 +110,11 @@ class Sums:
 
     def _stream(self, seed: int, on: str) -> Iterator[Problem]:
         """Endless random problems of one side; they may repeat."""
-        rng = random.Random(seed)
+        choice = random.Random(seed).choice  # draws what randrange does, three times as fast
+        numbers = [range(10 ** (length - 1), 10**length) for length in range(self.fewest_digits, self.digits + 1)]
         while True:
-            lengths = [rng.randint(self.fewest_digits, self.digits) for _ in range(2)]
-            a, b = (rng.randrange(10 ** (length - 1), 10**length) for length in lengths)
+            of_a, of_b = choice(numbers), choice(numbers)
+            a, b = choice(of_a), choice(of_b)
             prompt = f"{a}+{b}="
             if side(prompt) == on:
                 yield Problem(prompt.removesuffix("="), prompt, str(a + b), {"numbers": [a, b]})

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks import Task, grade, load_task
-from rlzoo.tasks.dataset import forms_said, gold_of
+from rlzoo.tasks.dataset import gold_of
+from rlzoo.tasks.forms import forms_said
 
 QUICK = settings(max_examples=40, deadline=None, derandomize=True)
 
