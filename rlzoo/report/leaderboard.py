@@ -70,7 +70,7 @@ def results_table(board: Leaderboard, decoding: Place) -> Table:
     foot: list[list[Shown]] = []
     if start := board.untrained.get(decoding):
         seeds = " ".join(f"{100 * mean:.1f}" for mean in start)
-        foot = [[Cell("untrained model", kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", "", seeds]]
+        foot = [[Cell(figures.UNTRAINED, kind="soft"), "", f"{100 * board.start(decoding):.1f}", "-", "", "", seeds]]
     rows = [_result(board, row, decoding) for row in board.rows]
     return Table(columns, rows, foot, title=str(decoding), kind="results")
 
@@ -188,7 +188,8 @@ def show_leaderboard(board: Leaderboard, output: Path, quiet: bool = False) -> N
     write_text(output / "leaderboard.md", markdown(board))
     write_text(output / "leaderboard.csv", comma_separated(board))
     write_text(output / "leaderboard.html", page(board))
-    figures.draw_leaderboard(output / "leaderboard.png", board.title, frames(board))
+    untrained = {str(place): start for place, start in board.untrained.items()}
+    figures.draw_leaderboard(output / "leaderboard.png", board.title, frames(board), untrained)
     print_leaderboard(board, console)
     beside = ".png, .md, .csv and every answer in answers.parquet" if board.is_trained else ".png, .md and .csv"
     console.print(Text(f"everything: {output / 'leaderboard.html'}, and beside it {beside}"), soft_wrap=True)

@@ -93,6 +93,8 @@ ON_PAGES = {"better": UP, "worse": DOWN, "": INK}
 ON_WHITE = {"better": "#1f6fb4", "worse": "#c2482d", "": "0.4"}
 """What a verdict begins with, and the color of its row."""
 BASELINE = "baseline"
+UNTRAINED = "untrained model"
+"""The name of its row."""
 
 
 def differences_figure(table: pandas.DataFrame, label: str) -> Markup:
@@ -168,23 +170,27 @@ CAPTION = (
 )
 
 
-def draw_leaderboard(path: Path, title: str, tables: Mapping[str, pandas.DataFrame]) -> None:
-    """Draws the records of each decoding, under what it is called."""
+def draw_leaderboard(
+    path: Path, title: str, tables: Mapping[str, pandas.DataFrame], untrained: Mapping[str, Sequence[float]]
+) -> None:
+    """Draws the records of each decoding, under what it is called, with what the untrained model has on each seed."""
     with themed(rc={"text.parse_math": False}):
-        save_figure(leaderboard_figure(title, tables), path)
+        save_figure(leaderboard_figure(title, tables, untrained), path)
 
 
-def leaderboard_figure(title: str, tables: Mapping[str, pandas.DataFrame]) -> Figure:
+def leaderboard_figure(
+    title: str, tables: Mapping[str, pandas.DataFrame], untrained: Mapping[str, Sequence[float]]
+) -> Figure:
     """Accuracies, differences and verdicts with each decoding; below, other statistics with the first one."""
     shown = list(tables.items())[:MOST_DECODINGS]
     name, first = shown[0]
     panels = [it for it in PICTURED if it.name in first and first[it.name].notna().any()]
     lines, rows = [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)], len(first)
-    heights = [0.9 + 0.3 * rows] * len(shown) + [0.7 + 0.2 * rows] * len(lines)
+    heights = [0.9 + 0.3 * (rows + bool(untrained))] * len(shown) + [0.7 + 0.2 * rows] * len(lines)
     figure = Figure(figsize=(PICTURE_WIDTH, sum(heights) + 0.8), layout="constrained")
     parts = iter(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights).flat)
     for decoding, table in shown:
-        _draw_decoding(next(parts), decoding, table)
+        _draw_decoding(next(parts), decoding, table, untrained.get(decoding, ()))
     for line in lines:
         part = next(parts)
         if line is lines[0]:
@@ -203,7 +209,7 @@ def leaderboard_figure(title: str, tables: Mapping[str, pandas.DataFrame]) -> Fi
     return figure
 
 
-def _draw_decoding(figure: SubFigure, decoding: str, table: pandas.DataFrame) -> None:
+def _draw_decoding(figure: SubFigure, decoding: str, table: pandas.DataFrame, untrained: Sequence[float]) -> None:
     """Accuracies left, differences to the baseline right, the verdicts in words behind them."""
     accuracy, difference = figure.subplots(1, 2, sharey=True)
     figure.suptitle(decoding, x=0.01, ha="left", fontsize=10, weight="bold")
@@ -220,3 +226,14 @@ def _draw_decoding(figure: SubFigure, decoding: str, table: pandas.DataFrame) ->
         difference.text(
             1.02, place, verdict, transform=behind, fontsize=9, va="center", color=_color(verdict, ON_WHITE)
         )
+    if untrained:
+        _draw_untrained(accuracy, untrained, len(table))
+
+
+def _draw_untrained(axis: Axes, by_seed: Sequence[float], place: int) -> None:
+    """Its accuracy below the rows, a dot for each seed."""
+    color, labels = ON_WHITE[""], [label.get_text() for label in axis.get_yticklabels()]
+    axis.plot(100 * np.mean(by_seed), place, "D", color=color, markerfacecolor="white", markersize=5)
+    axis.plot(100 * np.asarray(by_seed), [place + DOTS_BELOW] * len(by_seed), ".", color=color, alpha=0.6, markersize=4)
+    axis.set_yticks(range(place + 1), [*labels, UNTRAINED])
+    axis.set_ylim(place + 0.5, -0.5)

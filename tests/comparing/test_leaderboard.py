@@ -22,10 +22,11 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.report.leaderboard import comma_separated, markdown, page
+from rlzoo.report.leaderboard import comma_separated, markdown, page, results_table
 from rlzoo.report.leaderboard_figures import strokes
 from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
 from rlzoo.report.leaderboard_statistics import REWARDS
+from rlzoo.report.table import TERMINAL
 from rlzoo.statistics.verdicts import Finding, Measured
 from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records, row_of
 from tests.conftest import error_of
@@ -279,6 +280,7 @@ def test_a_mean_reward_is_judged_as_accuracy_is_where_it_says_more(tmp_path: Pat
             line.startswith(f"At {place}, by mean reward, better than grpo: dapo (+") for line in headlines(board)
         )
     assert "reward_verdict" in comma_separated(board).splitlines()[0]
+    assert "mean reward" in [column.heading for column in results_table(board, place).seen(TERMINAL)[0]]
     assert "| mean reward |" in markdown(board)
     plain = make_leaderboard(read_runs([str(make_run(tmp_path / f"plain-{seed}", seed=seed)) for seed in (0, 1)])[0])
     assert plain.rewards is None and "reward" not in plain.rows[0].results[DECODINGS[0]].measured

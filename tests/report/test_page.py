@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from rich.console import Console
 
 from rlzoo.comparing.grid import RowName
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
-from rlzoo.comparing.results import Place
+from rlzoo.comparing.results import ACCURACY, Place
 from rlzoo.report import leaderboard_figures, leaderboard_statistics
 from rlzoo.report.drawing import svg
 from rlzoo.report.leaderboard import (
@@ -35,7 +36,7 @@ from rlzoo.report.leaderboard_figures import (
 )
 from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
 from rlzoo.report.leaderboard_statistics import Statistic
-from rlzoo.statistics.verdicts import Finding
+from rlzoo.statistics.verdicts import Finding, Verdict
 from tests.comparing.finished_runs import make_board
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"
@@ -158,13 +159,20 @@ def test_every_decoding_is_shown_with_its_own_number_of_samples(board: Leaderboa
 
 
 def test_the_terminal_has_ten_lines_of_three_objectives_with_the_headlines_and_the_warnings(board: Leaderboard) -> None:
+    place, alike = board.decodings[0], Verdict(Finding.NOT_DISTINGUISHABLE)
     third = replace(board.rows[0], identity=("third", ()), name=RowName("third"))
+    rows = []
+    for row in (*board.rows, third):
+        result = row.results[place]
+        judged = replace(result, measured={ACCURACY: replace(result.average, verdict=alike)})
+        rows.append(replace(row, results={**row.results, place: judged}))
     console = Console(file=io.StringIO(), width=80)
-    print_leaderboard(replace(board, rows=[*board.rows, third]), console)
+    board = replace(board, rows=rows, decodings=[place], untrained={place: [0.3, 0.4]})
+    print_leaderboard(board, console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len([line for line in lines if line.strip()]) <= 10
     text = " ".join(" ".join(lines).split())
-    assert all(line in text for line in (*headlines(board)[1:], *notes(board)))
+    assert all(line in text for line in (*headlines(board), *notes(board)))
 
 
 def test_differences_are_drawn_with_a_dot_for_each_seed_and_wide_intervals_leave_the_picture(
@@ -243,7 +251,7 @@ def test_every_colour_stands_out_on_light_and_on_dark(board: Leaderboard, count:
 
 @pytest.mark.slow
 def test_the_picture_takes_any_text(board: Leaderboard, tmp_path: Path) -> None:
-    draw_leaderboard(tmp_path / "picture.png", HOSTILE, frames(hostile(board)))
+    draw_leaderboard(tmp_path / "picture.png", HOSTILE, frames(hostile(board)), {HOSTILE: [0.1]})
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
@@ -261,7 +269,7 @@ def test_a_statistic_that_is_declared_once_is_in_page_markdown_csv_and_picture(
         assert "median run" in text
         assert all(f"{middle(board, row, at):.4f}" in text for row in board.rows for at in board.decodings)
     assert "median_run" in comma_separated(board).splitlines()[0]
-    titles = [axis.get_title(loc="left") for axis in leaderboard_figure("", frames(board)).findobj(Axes)]
+    titles = [axis.get_title(loc="left") for axis in leaderboard_figure("", frames(board), {}).findobj(Axes)]
     assert titles.count("the median run") == 1
 
 
@@ -271,10 +279,11 @@ def test_the_picture_has_axes_for_each_decoding_the_verdicts_in_words_and_marks_
     tables = frames(board)
     first = next(iter(tables.values()))
     tables[str(board.decodings[0])] = first.assign(verdict=["unstable: more seeds", "baseline"])
-    drawn = leaderboard_figure(board.title, tables)
+    drawn = leaderboard_figure(board.title, tables, {next(iter(tables)): [0.1, 0.3]})
     titles = [axis.get_title(loc="left") for axis in drawn.findobj(Axes)]
     assert titles.count("accuracy after the last step (%)") == len(board.decodings)
     labels = {label.get_text() for axis in drawn.findobj(Axes) for label in axis.get_yticklabels()}
+    assert "untrained model" in labels and any(20.0 in line.get_xdata() for line in drawn.findobj(Line2D))
     assert {label for label in labels if "unstable" in label} == {f"{first.objective.iloc[0]}\nunstable"}
     words = [text.get_text() for axis in drawn.findobj(Axes) for text in axis.texts]
     assert words.count("unstable: more seeds") == 1

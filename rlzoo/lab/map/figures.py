@@ -17,6 +17,8 @@ WHITE_FROM = 0.6
 """How dark a cell is that numbers are white on."""
 LONGEST, ROW = 34, 60
 """Characters of a name in a plane, and beside a row of biases."""
+NAME = 0.17
+"""Inches that a name beside a plane takes, so that none covers the next."""
 IN_WORDS = {"on_policy": "Fresh rollouts", "stale": "Rollouts of an older policy"}
 """What the picture of planes calls its regimes."""
 SMALLEST = 3
@@ -102,8 +104,10 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
 
 def plane_figure(maps: Sequence[RegimeMap]) -> Figure:
     """The planes of regimes that are among `IN_WORDS`."""
-    figure = Figure(figsize=(8, 7 * len(maps)), layout="constrained")
-    for axis, regime_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
+    heights = [max(7.0, 1.8 + NAME * len(regime_map.groups)) for regime_map in maps]
+    figure = Figure(figsize=(8, sum(heights)), layout="constrained")
+    axes = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, regime_map in zip(axes, maps, strict=True):
         draw_plane(axis, regime_map)
         count = f"{len(regime_map.expressions)} objectives, {len(regime_map.groups)} directions"
         axis.set_title(f"{IN_WORDS[regime_map.regime.name]}: {count}", loc="left", fontsize=11)
