@@ -29,8 +29,6 @@ from benchmarks.fuzz.received import Change, Make, Words, checkpoint, piped, pus
 from benchmarks.fuzz.seeds import Seeds
 from objectives import names
 
-_RESUMED = ("train", "grid/grpo-0/config.yaml", "resume=true", "train.steps=3", "output=grid/grpo-0")
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -72,7 +70,10 @@ def expression(seeds: Seeds, folder: Path, random: Random) -> Words:
 
 def key(seeds: Seeds, folder: Path, random: Random) -> Words:
     """A key of the recorded configuration with an odd value, as a word."""
-    name = random.choice(_keys(seeds))
+    from rlzoo.config import Config
+    from rlzoo.config.schema import keys
+
+    name = random.choice([it.name for it in keys(Config)])
     value = random.choice(ODD)
     text = value if isinstance(value, str) else json.dumps(value)
     return [random.choice(("fit", "train")), f"{name}={text}", *_STOPPED]
@@ -80,13 +81,6 @@ def key(seeds: Seeds, folder: Path, random: Random) -> Words:
 
 _STOPPED = ("train.steps=-1",)
 """A last word that no training passes, so that a case that is valid trains nothing."""
-
-
-def _keys(seeds: Seeds) -> Sequence[str]:
-    from rlzoo.config import Config
-    from rlzoo.config.schema import keys
-
-    return [it.name for it in keys(Config)]
 
 
 def own_config(seeds: Seeds, folder: Path, random: Random) -> Words:
@@ -178,6 +172,28 @@ def kept_responses(seeds: Seeds, folder: Path, random: Random) -> Words:
     return ["grade", "regrade=true", "kept.jsonl", *random.choice(([], ["output=again"]))]
 
 
+def recorded_task(seeds: Seeds, folder: Path, random: Random) -> Words:
+    """A kept response whose record has a task, a reward or options that would leave a marker; half are changed too."""
+    deed = f"open({str(folder / 'marker')!r}, 'w')"
+    code, shell = f"__import__('builtins').exec({deed!r})", {"args": f"touch {folder}/marker", "shell": True}
+    one = {"symbols": [code], **dict.fromkeys(("min_terms", "max_terms", "min_degree", "max_degree"), 1)}
+    mixed = {"name": "simple_integration", "weight": 1, "config": one}
+    tasks: tuple[dict[str, Any], ...] = (
+        *({"name": name, "options": one} for name in ("reasoning_gym:simple_integration", "sums", "theirs:Task")),
+        {"name": "reasoning_gym:composite", "options": {"datasets": [mixed]}},
+        {"name": "${instruction}", "instruction": "subprocess:Popen", "options": shell},
+        {"name": "subprocess:Popen", "options": {**shell, "env": {"A": ["${oc.env:HOME}"]}}},
+        {"name": "sums", "reward": ["theirs:reward"], "options": {"a": {"b": ["${oc.decode:'theirs:x'}"]}}},
+    )
+    task = random.choice(tasks)
+    kept = next((seeds.run / "evaluation").glob("step-000002*.jsonl")).read_text().splitlines()[0]
+    entry = {"question": "?", "answer": "3", "metadata": {"source_dataset": "simple_integration", "integrand": code}}
+    record = {**json.loads(kept), "response": f"<answer>{code}</answer>", "data": {"entry": entry}, "task": task}
+    record["task"] = task if random.random() < 0.5 else value_changed(task, random)
+    (folder / "kept.jsonl").write_text(json.dumps(record) + "\n")
+    return ["grade", "regrade=true", "kept.jsonl"]
+
+
 def talking(seeds: Seeds, folder: Path, random: Random) -> Words:
     """A model whose chat template is changed, with prompts that are messages."""
     (folder / "verl.jsonl").write_bytes((seeds.files / "verl.jsonl").read_bytes())
@@ -189,7 +205,7 @@ def talking(seeds: Seeds, folder: Path, random: Random) -> Words:
 _BOARD, _BOARD_OF_RUN = ["leaderboard", "grid", "output=board"], ["leaderboard", "grid/grpo-0", "output=board"]
 _EVAL = ["eval", "grid/grpo-0", "output=evaluated", "evaluation.problems=1"]
 _INSPECT, _DOCTOR = ["inspect", "grid/grpo-0", "tokens=20"], ["doctor", "grid/grpo-0"]
-_RESUME = list(_RESUMED)
+_RESUME = ["train", "grid/grpo-0/config.yaml", "resume=true", "train.steps=3", "output=grid/grpo-0"]
 _COMPARE = ["compare", "grpo", "output=grid", "seeds=0,1", "train.steps=-1"]
 _STEP_2 = "checkpoints/step-000002"
 _LORA, _PARTIAL, _AHEAD = (
@@ -213,27 +229,21 @@ SUBJECTS: tuple[Subject, ...] = (
             *(("trl.log", bytes_changed), ("verl.log", bytes_changed)),
         )
     ),
-    Subject("data: JSONL", 40, _one_file("data.jsonl", lines_changed, ["task", "task.name=data.jsonl"]), "file"),
-    Subject(
-        "data: JSONL of verl", 30, _one_file("verl.jsonl", lines_changed, ["task", "task.name=verl.jsonl"]), "file"
+    *(
+        Subject(name, share, _one_file(file, change, words), "file")
+        for name, share, file, change, words in (
+            ("data: JSONL", 40, "data.jsonl", lines_changed, ["task", "task.name=data.jsonl"]),
+            ("data: JSONL of verl", 30, "verl.jsonl", lines_changed, ["task", "task.name=verl.jsonl"]),
+            ("responses to grade", 40, "grade.jsonl", lines_changed, ["grade", "grade.jsonl", "output=o.jsonl"]),
+            ("results: CSV", 60, "results.csv", bytes_changed, ["leaderboard", "results.csv", "output=board"]),
+        )
     ),
     Subject("data: parquet", 60, frame("data.parquet", ["task", "task.name=data.parquet"]), "file"),
     Subject(
-        "responses to grade",
-        40,
-        _one_file("grade.jsonl", lines_changed, ["grade", "grade.jsonl", "output=o.jsonl"]),
-        "file",
-    ),
-    Subject(
-        "results: CSV",
-        60,
-        _one_file("results.csv", bytes_changed, ["leaderboard", "results.csv", "output=board"]),
-        "file",
-    ),
-    Subject(
         "results: parquet", 60, frame("results.parquet", ["leaderboard", "results.parquet", "output=board"]), "file"
     ),
-    Subject("kept responses", 300, kept_responses),
+    Subject("kept responses", 200, kept_responses),
+    Subject("the task of a kept response", 100, recorded_task),
     Subject("metrics", 60, within("grid", "grpo-0/metrics.jsonl", lines_changed, _DOCTOR, _BOARD_OF_RUN, _RESUME)),
     Subject("timings", 15, within("grid", "grpo-0/timings.jsonl", lines_changed, _BOARD_OF_RUN)),
     Subject("responses", 15, within("grid", "grpo-0/responses.jsonl", lines_changed, _DOCTOR, _RESUME)),
@@ -268,12 +278,9 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("chat template", 60, talking, "file"),
     Subject("push", 180, pushed),
     Subject("looks.json", 30, within("grid", "looks.json", json_changed, _BOARD)),
-    Subject("adapter_config.json", 10, within("adapted", "adapter_config.json", json_changed, _ADAPTED), "file"),
-    Subject(
-        "adapter_model.safetensors",
-        10,
-        within("adapted", "adapter_model.safetensors", safetensors_changed, _ADAPTED),
-        "file",
+    *(
+        Subject(file, 10, within("adapted", file, change, _ADAPTED), "file")
+        for file, change in (("adapter_config.json", json_changed), ("adapter_model.safetensors", safetensors_changed))
     ),
     Subject(
         "checkpoint: training/adapters.safetensors",
@@ -289,20 +296,15 @@ SUBJECTS: tuple[Subject, ...] = (
         for file, share, of, resumed in (("begun", 60, "partial", _PARTIAL), ("ahead", 30, "ahead", _AHEAD))
     ),
     Subject("a pipe for a file", 40, piped),
-    Subject(
-        "data: Arrow's types",
-        30,
-        arrow({"question": "1+2=", "answer": "3"}, "d.parquet", ["task", "task.name=d.parquet"]),
-        "file",
-    ),
-    Subject(
-        "results: Arrow's types",
-        30,
-        arrow(
-            {"method": "a", "seed": 0, "problem": "p", "sample": 0, "value": 1},
-            *("d.parquet", ["leaderboard", "d.parquet", "output=board"]),
-        ),
-        "file",
+    *(
+        Subject(f"{kind}: Arrow's types", 30, arrow(row, "d.parquet", words), "file")
+        for kind, row, words in (
+            ("data", {"question": "1+2=", "answer": "3"}, ["task", "task.name=d.parquet"]),
+            (
+                *("results", {"method": "a", "seed": 0, "problem": "p", "sample": 0, "value": 1}),
+                ["leaderboard", "d.parquet", "output=board"],
+            ),
+        )
     ),
     Subject("suite: cells.jsonl", 30, suite("cells.jsonl", lines_changed)),
     Subject("suite: looks.json", 15, suite("looks.json", json_changed)),
