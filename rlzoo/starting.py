@@ -9,7 +9,10 @@ _paused: list[bool] = []
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Context in which garbage is not looked for until `started` is called: the search takes a fifth of a start."""
+    """Context in which garbage is not looked for until `started` is called: the search takes a fifth of a start.
+
+    Until the context ends what was loaded is not looked through either.
+    """
     if gc.isenabled():
         gc.disable()
         _paused.append(True)
@@ -17,10 +20,12 @@ def starting() -> Iterator[None]:
         yield
     finally:
         started()
+        gc.unfreeze()
 
 
 def started() -> None:
     """Models are loaded: garbage is looked for again."""
     if _paused:
         _paused.clear()
+        gc.freeze()
         gc.enable()

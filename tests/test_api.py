@@ -262,7 +262,8 @@ def test_garbage_is_looked_for_again_once_models_are_loaded() -> None:
         with starting():
             assert not gc.isenabled()
             started()
-            assert gc.isenabled()
+            assert gc.isenabled() and gc.get_freeze_count() > 1000
+        assert gc.get_freeze_count() == 0
         gc.disable()  # as a user's script may have it
     assert not gc.isenabled()
     gc.enable()
