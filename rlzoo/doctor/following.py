@@ -9,9 +9,9 @@ from typing import Any
 from rlzoo.config import Config
 from rlzoo.doctor.detectors import DETECTORS, Detection, examine, standstill
 from rlzoo.doctor.indicators import Table
-from rlzoo.doctor.readers import Record, repetition, run_records, table_of
+from rlzoo.doctor.readers import Record, repetition, run_records, table_of, whole_records
 from rlzoo.experiment.run_folder import STEP, RunFolder
-from rlzoo.files import json_lines, read_json
+from rlzoo.files import json_lines
 
 LOOKS = 100
 """How often at most a run is looked at before it is as long again: a look takes as long as it has steps."""
@@ -33,13 +33,7 @@ class NewLines:
             self.read_to = file.seek(self.read_to if self.path.stat().st_size >= self.read_to else 0)
             whole, end, _ = file.read().rpartition(b"\n")
         self.read_to += len(whole) + len(end)
-        for line in whole.splitlines():
-            try:
-                record = read_json(line.decode())
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                yield record
+        yield from whole_records(whole.splitlines())
 
 
 class Following:

@@ -10,6 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ from rlzoo.doctor.indicators import COLUMNS, Table
 from rlzoo.doctor.trackers import tracker_files, tracker_records
 from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import json_lines, read_json
+from rlzoo.files import json_lines, read_json, read_json_file
 from rlzoo.records import ANYTHING, Fields
 
 Record: TypeAlias = Mapping[str, Any]
@@ -180,10 +181,7 @@ def _records_in_file(path: Path) -> Iterator[Record]:
 
 def _trainer_state(path: Path) -> Iterator[Record]:
     """The `log_history` of transformers: a record each time it logs."""
-    try:
-        state = read_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not readable as JSON: {one_line(error)}") from None
+    state = read_json_file(path)
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise UserError(f"{path} has no log_history; give a {TRAINER_STATE}")
@@ -201,13 +199,15 @@ def _unended(path: Path) -> Iterator[Record]:
     """The last line if it is a whole record without a line's end, as other writers leave it."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LONGEST_LINE))
-        line = file.read().rpartition(b"\n")[2]
-    try:
-        record = read_json(line.decode("utf-8"))
-    except ValueError:
-        return
-    if isinstance(record, dict):
-        yield record
+        yield from whole_records([file.read().rpartition(b"\n")[2]])
+
+
+def whole_records(lines: Iterable[bytes]) -> Iterator[Record]:
+    """Those of lines that are records; others may be half written."""
+    for line in lines:
+        with suppress(ValueError):
+            if isinstance(record := read_json(line.decode()), dict):
+                yield record
 
 
 def _csv_records(path: Path) -> Iterator[Record]:

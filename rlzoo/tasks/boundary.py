@@ -80,12 +80,6 @@ def _allow_only_reading() -> None:
     os.close(rules)
 
 
-def prepare() -> None:
-    """Reads what `enter` needs, once for all processes that are forked from this one."""
-    if not missing_kernel_features():
-        system_calls(platform.machine())
-
-
 def end_with_parent(signal: int) -> None:
     """Has the kernel send this process the signal when the one that it was forked from is gone, where it can."""
     if sys.platform.startswith("linux"):

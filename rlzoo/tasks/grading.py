@@ -255,7 +255,10 @@ def checked_grade(grade: Any, problem: Problem, may_abstain: bool = False) -> Gr
     reward, correct = _reward(grade.reward, problem), _number(grade.correct)
     if not isinstance(grade.rewards, tuple | list):
         raise UserError(f"the rewards for {problem.id} are {one_line(repr(grade.rewards))}; give a tuple of numbers")
-    rewards = tuple(math.nan if may_abstain and _is_nan(value) else _reward(value, problem) for value in grade.rewards)
+    rewards = tuple(
+        math.nan if may_abstain and isinstance(value, float) and math.isnan(value) else _reward(value, problem)
+        for value in grade.rewards
+    )
     if not -ROUNDING <= correct <= 1 + ROUNDING:
         raise UserError(
             f"the correctness of a response to {problem.id} is {one_line(repr(grade.correct))}; it must be a number "
@@ -272,10 +275,6 @@ def _reward(value: Any, problem: Problem) -> float:
             f"-{LARGEST_REWARD:g} to {LARGEST_REWARD:g}, so that its square is one too"
         )
     return reward
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def _number(value: Any) -> float:

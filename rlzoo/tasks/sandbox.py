@@ -362,7 +362,7 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
     for limit, most in ((resource.RLIMIT_AS, work.memory), (resource.RLIMIT_CORE, 0)):
         with suppress(ValueError, OSError):  # a lower limit is in force, or the system has none
             resource.setrlimit(limit, (most, most))
-    boundary.prepare()
+    boundary.missing_kernel_features()  # reads what workers need to enter it
     if work.prepare:
         with suppress(Exception):  # grading a response reports the same error
             work.prepare()

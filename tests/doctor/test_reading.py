@@ -203,7 +203,7 @@ def test_repetition_is_the_share_of_a_unit_that_stands_at_the_end_four_times(tex
         ("a.jsonl", "{}\n", "no line with a metric"),
         ("a.jsonl", "[1]\n", "line 1 is no record"),
         ("a.jsonl", '{"step": 1, "rew\n', "line 1 is not readable"),
-        ("a.json", "[" * 100_000, "not readable as JSON"),
+        ("a.json", "[" * 100_000, "not readable: it is nested too deep"),
         ("a.json", "[]", "no log_history"),
         ("a.log", "nothing\n", "no line with a metric"),
         ("a.csv", "\n", "no line with a metric"),
