@@ -260,7 +260,8 @@ class DatasetTask:
                 f"task.answer_form={config.answer_form} has no effect on {row}: Knights and Knaves is graded "
                 f"{FORMS['tags'].said}; leave it out"
             )
-        asked, graded = asked_for(problem.prompt), graded_form(problem, config.answer_form)
+        asked = asked_for(problem.prompt)
+        graded = graded_form(problem, config.answer_form, asked)
         counted = {graded} if is_knights else {graded, BOXED}
         if asked and config.answer_form == AUTO and not counted.intersection(asked):
             otherwise = "tags" if is_knights else f"{asked[-1]}, or {graded} if that is what counts"

@@ -107,7 +107,7 @@ def written(text: str) -> tuple[str, str]:
     """
     if boxes := final_boxes(text):
         return BOXED, str(boxes)
-    forms = {name: form for name, form in FORMS.items() if any(mark in text for mark in form.marks)}
+    forms = {name: form for name, form in FORMS.items() if any(map(text.__contains__, form.marks))}
     for name, form in forms.items():
         if (name != "answer" or "\n" in text.strip()) and (answer := form.read(text)):
             return name, answer
@@ -120,15 +120,18 @@ def asked_for(prompt: Prompt) -> tuple[str, ...]:
     places = {
         name: max((match.start() for match in form.asked.finditer(text)), default=-1)
         for name, form in FORMS.items()
-        if any(mark in text for mark in form.marks)
+        if any(map(text.__contains__, form.marks))
     }
     return tuple(sorted((name for name in places if places[name] >= 0), key=places.__getitem__))
 
 
-def graded_in(prompt: Prompt, data_source: str, of_gold: str = "") -> str:
-    """The form that is graded where no key names one: by `data_source`, the prompt's words, or the gold answer's."""
+def graded_in(prompt: Prompt, data_source: str, of_gold: str = "", asked: Sequence[str] | None = None) -> str:
+    """The form that is graded where no key names one: by `data_source`, the prompt's words, or the gold answer's.
+
+    `asked` are the forms that the prompt asks for, where they are known already.
+    """
     by_source = [name for name, form in FORMS.items() if form.source == data_source != ""]
-    named = asked_for(prompt) if not by_source else ()
+    named = () if by_source else asked_for(prompt) if asked is None else asked
     others = [name for name in named if name != BOXED]
     return (by_source or others[-1:] or list(named) or [of_gold or BOXED])[0]
 
@@ -140,12 +143,12 @@ def sentence(asked: Sequence[str], graded: str, boxes_count: bool = True) -> str
     return f"prompts ask for the answer {wanted}; graded is what stands {FORMS[graded].said}{beside}"
 
 
-def graded_form(problem: Problem, chosen: str) -> str:
-    """The form that is graded besides boxes."""
+def graded_form(problem: Problem, chosen: str, asked: Sequence[str] | None = None) -> str:
+    """The form that is graded besides boxes; `asked` are those that the prompt asks for, if they are known."""
     if is_knights_and_knaves(problem):
         return "tags"
     data = problem.data
-    return graded_in(problem.prompt, data["data_source"], data.get(FORM, "")) if chosen == AUTO else chosen
+    return graded_in(problem.prompt, data["data_source"], data.get(FORM, ""), asked) if chosen == AUTO else chosen
 
 
 def forms_said(problems: Iterable[Problem], config: TaskConfig) -> list[str]:

@@ -48,6 +48,8 @@ def prompt_key(prompt: Prompt) -> object:
 
 
 def _others(message: Message) -> tuple[str, ...]:
+    if len(message) == 2:
+        return ()
     others = {key: value for key, value in message.items() if key not in ("role", "content", "name")}
     return (json.dumps(others, sort_keys=True, default=str),) if others else ()
 
@@ -163,6 +165,8 @@ def final_boxes(response: str) -> Boxes | None:
 
     A box that holds nothing but dots, and one that is only spoken of (*in `\boxed` as asked*), hold no answer.
     """
+    if "\\" not in response:
+        return None
     response = _with_braces(response)
     boxes = [(start, end) for start, end in _outermost_boxes(response) if not _EMPTY.fullmatch(response, start, end)]
     if not boxes or _BEGUN_BOX.search(response, boxes[-1][1]):
