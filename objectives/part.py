@@ -103,6 +103,11 @@ class Part:
             object.__setattr__(self, item.name, _checked(self.name, item, kind, getattr(self, item.name)))
 
     @property
+    def goes_by_reward(self) -> bool:
+        """Whether it tells good responses from bad, by rewards or by the advantage that they give."""
+        return False
+
+    @property
     def learning_group(self) -> int:
         """The smallest number of responses per prompt whose advantages are not all 0 whatever the rewards."""
         return self.minimum_group
@@ -436,6 +441,14 @@ class Surrogate(Part):
     """Whether a token whose advantage is zero has no gradient; if not, weights may not be added."""
     reads_ratio: ClassVar[bool] = True
     """Whether the importance ratio has a say; if not, no other than grpo's may be added."""
+    advantage_beside: ClassVar[str] = ""
+    """Where it reads no advantage, the one that its recipe has beside it."""
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        for part in parts.values():
+            if self.advantage_beside and isinstance(part, Advantage) and part.name != self.advantage_beside:
+                yield f"{part.name}: changes nothing, as {self.name} reads no advantage. Leave it out."
 
     def bounds(self, batch: Prepared) -> Bounds:
         """The bounds before modifiers, for a whole mini-batch."""

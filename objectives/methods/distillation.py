@@ -118,6 +118,7 @@ class EvidenceReweighting(Weight):
     """
 
     failure_modes = ("credit",)
+    goes_by_reward = True
     reads = frozenset({"logp_teacher", "logp:source"})
     printed = "A *= 1 - m + m e"
     mix: float = parameter(0.5, "[0, 1]", "m in the first step: the weight's share, the rest being 1", idle=0)

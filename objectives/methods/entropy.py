@@ -137,6 +137,7 @@ class SurprisalReweighting(Weight):
     """
 
     failure_modes = ("entropy_collapse", "exploration")
+    goes_by_reward = True
     amplify: float = parameter(1.1, "[1, inf)", "W, weight of the most surprising tokens with A > 0", idle=1)
     attenuate: float = parameter(1.0, "(0, 1]", "M, weight of the most surprising tokens with A < 0", idle=1)
     fraction: float = parameter(0.1, "[0, 1]", "P, share of the tokens of each sign that is weighed")
@@ -233,6 +234,10 @@ class EntropyAdvantage(Weight):
     alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats", idle=0)
     kappa: float = parameter(2.0, "(1, inf)", "at most this part of the advantage's size is added: 1 / kappa")
     source: str = parameter("current", ("current", "old"), "whose entropy: the current policy's or the rollouts'")
+
+    @property
+    def goes_by_reward(self) -> bool:
+        return not self.planned
 
     def weight(self, batch: TokenBatch) -> Tensor:
         entropy = batch.require(statistic("entropy", self.source), self.name)
@@ -348,6 +353,7 @@ class PositiveReweighting(Weight):
     """Weighs the tokens of good responses less while the entropy is below its target."""
 
     failure_modes = ("entropy_collapse",)
+    goes_by_reward = True
     target_entropy: float | None = parameter(REQUIRED, "(0, inf)", "delta in nats; none: the weight stays", example=0.3)
     start: float = parameter(1.0, "[0, 1]", "lambda before the first step")
     step: float = parameter(0.05, "[0, 1]", "by how much lambda moves per step")
@@ -399,6 +405,7 @@ class ConfidenceShift(Weight):
     """Adds how much surer the policy was of the prompt than of the response's least probable tokens."""
 
     failure_modes = ("entropy_collapse", "diversity")
+    goes_by_reward = True
     additive = True
     alpha: float = parameter(
         REQUIRED, "[0, inf)", "weight of the difference between the two confidences", example=0.5, idle=0

@@ -241,6 +241,7 @@ class ExtremePairs(Select):
     """Trains on the best and the worst responses of a group, in equal numbers."""
 
     failure_modes = ("mixed_difficulty",)
+    goes_by_reward = True
     reads = frozenset({"reward", "group", "random_key"})
     printed = "only {share:g} of the pairs of best and worst R in the group, ties at random"
     share: float = parameter(0.5, "(0, 1]", "share of the pairs that is trained on, rounded down")

@@ -13,6 +13,7 @@ class ImplicitNegative(Surrogate):
     """Likelihood of right answers, and of wrong ones under the policy that is implied for them."""
 
     follows_advantage = False
+    advantage_beside = "group_center"
     reads = frozenset({"correct", "group"})
     printed = "(1 - rho) (c log r + (1 - c) log(max_v((1 - rho r)/(1 - rho), {eps:g})))"
     explained = "rho = mean of c over the group; max_v clips the value and keeps the gradient"

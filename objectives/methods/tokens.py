@@ -22,6 +22,7 @@ class S2T(Mask):
 
     name = "s2t"
     failure_modes = ("spurious_tokens",)
+    goes_by_reward = True
     reads = frozenset({"logp:source", "entropy:source"})
     tau_p: float = parameter(0.002, "[0, 1]", "probability below which a token is rare", idle=0)
     q: float = parameter(0.75, "[0, 1]", "quantile of the rare rewarded tokens' entropy below which one is spurious")
@@ -327,6 +328,7 @@ class PositionBonus(Weight):
     """Adds to the size of the advantage towards the end of a response."""
 
     failure_modes = ("credit",)
+    goes_by_reward = True
     additive = True
     printed = "A += sign(A) min({gamma:g} sigmoid({slope:g} (place - 0.5)), |A| / 2)"
     explained = "place = tokens of the response before it, over all of them"

@@ -1,5 +1,6 @@
 """The parts of the first four stages that several methods use: rewards, selection, advantages and weights."""
 
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from objectives.batch import TokenBatch
@@ -15,7 +16,7 @@ from objectives.ops import (
     running_sum,
     torch,
 )
-from objectives.part import Advantage, Reward, Select, Weight, parameter
+from objectives.part import Advantage, Part, Reward, Select, Weight, parameter
 from objectives.zoo import register
 
 # ---- 1: rewards ------------------------------------------------------------------------------------------------------
@@ -107,6 +108,7 @@ class DynamicSampling(Select):
     """
 
     paper = "arXiv:2503.14476"
+    goes_by_reward = True
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"correct", "group"})
     refills = True
@@ -127,6 +129,7 @@ class DynamicSamplingByReward(Select):
     """
 
     paper = "arXiv:2503.14476"
+    goes_by_reward = True
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"rewards", "group"})
     refills = True
@@ -168,6 +171,7 @@ class AnswerFilter(Select):
     """
 
     paper = "arXiv:2506.01347"
+    goes_by_reward = True
     reads = frozenset({"correct"})
     keep: str = parameter("right", ("right", "wrong", "all"), "which answers are trained on")
 
@@ -192,6 +196,7 @@ class LiveOnly(Select):
     """
 
     paper = "prime-rl 2026"
+    goes_by_reward = True
     failure_modes = ("dead_groups",)
     late = True
     printed = "only tokens with A != 0"
@@ -335,6 +340,14 @@ class NoReward(Advantage):
     paper = "doi:10.64434/tml.20251026"
     reads = frozenset[str]()
     printed = "A = 0"
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        if not any(isinstance(part, Weight) and part.additive for part in parts.values()):
+            yield f"{self.name}: nothing adds to A, which stays 0, so that penalties alone teach. Write -{self.name}."
+        for part in parts.values():
+            if part.goes_by_reward:
+                yield f"{part.name}: goes by rewards, which {self.name} does not look at. Write -{part.qualified_name}."
 
     def of(self, batch: TokenBatch) -> Tensor:
         kind = batch.mask.dtype if batch.reward is None else batch.reward.dtype

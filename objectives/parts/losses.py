@@ -310,6 +310,13 @@ class OffPolicyMask(Mask):
     shrinks_denominator = False
     printed = "not (A < 0 and mean of log p_{anchor} / p > {delta:g})"
 
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        clip = parts.get(Clip.name)
+        is_clipped = isinstance(clip, Clip) and SequenceRatio.name in parts and math.exp(-self.delta) <= 1 - clip.low
+        if is_clipped and self.anchor == "old":
+            yield f"{self.term()}: changes nothing, as the clip cuts off what it masks. Write -{self.qualified_name}."
+
     def keeps(self, batch: TokenBatch) -> Tensor:
         fall = batch.require(f"logp_{self.anchor}", self.name) - batch.require("logp", self.name)
         fall = (fall.clamp(-20.0, 20.0) * batch.mask).sum(1, keepdim=True)

@@ -4,16 +4,17 @@ Each law is a function of an expression in `laws`. They are tried on every part 
 are chosen than by default, and on some pairs of recipes; the night has every pair.
 """
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
 
-from objectives import Advantage, Mask, Objective, ObjectiveError, Ratio, TokenBatch, Writer, contract, parse
+from objectives import Advantage, Mask, Objective, ObjectiveError, Part, Ratio, TokenBatch, Writer, contract, parse
 from objectives.zoo import PARTS as REGISTERED
 from tests.objectives.batches import random_case, token_batch, with_holes
-from tests.objectives.comparison import at_current, evaluate, same
+from tests.objectives.comparison import Update, at_current, evaluate, same
 from tests.objectives.laws import LAWS, SEEDS, agree, batch_of, of_each, of_tokens, without_penalties
 from tests.objectives.zoo_sample import PAIRS, PARTS, RECIPES, SAMPLE_PAIRS, VARIANTS
 from tests.thinned import at_night
@@ -102,6 +103,30 @@ def test_neutral_settings_leave_the_gradient_bitwise_unchanged(base: str) -> Non
         batch = token_batch(replace(case, entropy_old=case.entropy_old + 1e-6))
         for plain, changed in pairs:
             assert same(evaluate(changed, batch), evaluate(plain, batch)), changed
+
+
+@pytest.mark.parametrize("base", at_night(["opd", "nft"], RECIPES))
+def test_a_part_that_changes_no_gradient_or_leaves_none_is_refused_or_has_a_notice(base: str) -> None:
+    batches = [token_batch(random_case(seed, moved=True)) for seed in range(12)]
+    plain = [evaluate(parse(base), batch) for batch in batches]
+    silent = []
+    for part in sorted({*PARTS} - {*RECIPES}):
+        try:
+            changed = parse(f"{base}+{part}")
+        except ObjectiveError:
+            continue
+        added = [new for new in changed.parts if new not in parse(base).parts]
+        if changed.notices or not added or any(type(new).control is not Part.control for new in added):
+            continue  # what a controller moves may begin at nothing
+        found = (evaluate(changed, batch) for batch in batches)
+        if not any(teaches(now) and not same(now, before) for now, before in zip(found, plain, strict=True)):
+            silent.append(part)
+    assert silent == [], " ".join(silent)
+
+
+def teaches(updates: Sequence[Update]) -> bool:
+    """Whether some token has a gradient."""
+    return any(bool(update.gradient.any()) for update in updates)
 
 
 # ---- a policy that has not moved, and what is read -------------------------------------------------------------------
