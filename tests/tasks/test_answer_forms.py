@@ -171,6 +171,28 @@ def test_a_model_that_obeys_its_prompt_earns_the_reward(form: str, source: str, 
     assert said.startswith("prompts ask for the answer ") and said.count("####") == 2 * (form == "hashes")
 
 
+SOURCES = {"": "", "my/data": "", "openai/gsm8k": "hashes", "math_dapo": "answer"}
+"""Data source -> the form that its grader reads, where it names one."""
+_form = st.sampled_from(["", *WRITTEN])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(asked=_form, source=st.sampled_from([*SOURCES]), key=_form, of_gold=_form, answer=ANSWERS)
+def test_the_form_that_is_asked_for_is_graded_or_the_row_is_refused(
+    asked: str, source: str, key: str, of_gold: str, answer: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    row = verl(PROMPTS.get(asked, "How many?"), source, marked(answer, of_gold) if of_gold else answer)
+    graded = key or SOURCES[source] or asked or of_gold or "boxed"
+    task = loaded(tmp_path_factory.mktemp("rows"), [row], answer_form=key or "auto")
+    if not key and asked not in ("", "boxed", graded):
+        with pytest.raises(UserError, match=r"asks for the answer .* is graded"):
+            _ = task.held_out
+        return
+    (problem,) = task.held_out
+    right = {form for form, write in WRITTEN.items() if task.grader(problem, write(answer)).reward == 1}
+    assert right == {"boxed", graded}
+
+
 @pytest.mark.parametrize(
     ("prompt", "source", "form"),
     [
