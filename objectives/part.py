@@ -447,7 +447,7 @@ class Surrogate(Part):
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         for part in parts.values():
-            if self.advantage_beside and isinstance(part, Advantage) and part.name != self.advantage_beside:
+            if self.advantage_beside and isinstance(part, Reward | Advantage) and part.name != self.advantage_beside:
                 yield f"{part.name}: changes nothing, as {self.name} reads no advantage. Leave it out."
 
     def bounds(self, batch: Prepared) -> Bounds:
