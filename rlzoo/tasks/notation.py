@@ -29,6 +29,7 @@ def _greek_command(letter: str) -> str:
 _GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
 LETTERS = (*map(_greek_command, _GREEK), "varepsilon", "vartheta", "varrho", "varphi", "ell", "hbar")
 """Commands that are letters."""
+_LETTER = rf"\\(?:{'|'.join(LETTERS)}|pi)"
 _SIGNS = {
     **{"×": "times", "·": "cdot", "⋅": "cdot", "∙": "cdot", "∞": "infty", "±": "pm", "∓": "mp", "≤": "le", "⩽": "le"},
     **{"≥": "ge", "⩾": "ge", "≠": "ne", "≈": "approx", "≃": "approx", "≅": "approx", "∪": "cup", "∩": "cap"},
@@ -95,6 +96,11 @@ _SYNONYMS = tuple(
         (r"\\mathbb\s?([A-Z])", r"\\mathbb{\1}"),
         (r"\\lg", r"\\log_{10}"),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
+        (rf"(\\frac|\\sqrt(?:\s?\[\d\])?)\s?({_LETTER})", r"\1{\2}"),
+        (r"(\\frac)\s([A-Za-z\d])", r"\1{\2}"),
+        (rf"(\\frac\s?(?:[A-Za-z\d]|\{{[^{{}}]*\}}))\s?({_LETTER}|(?<=\s)[A-Za-z\d])", r"\1{\2}"),
+        (r"(\\sqrt\s?\[\d\])\s?(\d)", r"\1{\2}"),
+        (r"\\\\\s?\[-?[\d.]{1,8}\s?[a-z]{2}\]", r"\\\\"),
         (r"_\s*([A-Za-z\d])", r"_{\1}"),
         (
             r"\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}\s*\{\s*\\text\s*\{([^{}]*)\}((?:\^\d)?)\s*\}",
@@ -127,6 +133,7 @@ _DEGREES = re.compile(
 _BRACED_COLON = re.compile(r"(?<![A-Za-z])\{\s*:\s*\}")
 _IMAGINARY = re.compile(r"(?<=\d)\s*i(?![A-Za-z])")
 _MORE_DIGITS = re.compile(r"(?<=\d)\s*(?:\\[lc]?dots(?![A-Za-z])|\.\.\.)$")
+_MIXED = re.compile(r"(?<![\d./^_])(\d{1,9})(?:\s|\\\s)\s?(\d{1,9})\s?/\s?(\d{1,9})(?![\d./])")
 _BARS = re.compile(r"(?<!\\)\\\||\\[lr]?[vV]ert(?![A-Za-z])|^\\mid(?![A-Za-z])(?=.*\\mid$)|(?<=.)\\mid$")
 _ROUNDED = re.compile(r"\(\s*(\\approx(?![A-Za-z])[^()]*)\)$")
 
@@ -211,13 +218,20 @@ def with_plain_bars(text: str) -> str:
 
 
 def with_plain_numbers(text: str) -> str:
-    r"""`2.73\ldots` is 2.73, `3./2` `3/2`, `2 and a half` 2.5; `(\approx 2.73)` has no brackets, `10{:}30` no braces.
+    r"""`2.73\ldots` is 2.73, `3./2` `3/2`, `2 1/2` `2\frac{1}{2}`, and `2 and a half` 2.5.
+
+    `(\approx 2.73)` has no brackets, `10{:}30` no braces.
 
     The `i` of `9i` stands alone: only by itself it is math-verify's imaginary unit.
     """
-    text = _ROUNDED.sub(r"\1", _MORE_DIGITS.sub("", text))
+    text = _MIXED.sub(_mixed, _ROUNDED.sub(r"\1", _MORE_DIGITS.sub("", text)))
     text = re.sub(r"(?<=\d)\.(?=\s?[-+*/)}])", "", re.sub(r"(?<=\d) and a half\b", ".5", text))
     return _IMAGINARY.sub(" i", _BRACED_COLON.sub(":", text))
+
+
+def _mixed(number: re.Match[str]) -> str:
+    whole, above, below = number.groups()
+    return rf"{whole}\frac{{{above}}}{{{below}}}" if int(above) < int(below) else number[0]
 
 
 def with_exact_numbers(text: str) -> str:
@@ -401,7 +415,8 @@ _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:{_FURTHER})*\s*\)?\.?\s*$")
 
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
 _BARE_WORDS = re.compile(r"(?:(?<=[\d)}])|(?<=\\pi))\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
-_HAN = r"\u4e00-\u9fff"
+_HAN = r"\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+"""Characters of Chinese, Japanese and Korean."""
 _BARE_HAN = re.compile(rf"(?<=[\d)}}])\s?([{_HAN}][{_HAN}/]*)$")
 _UPRIGHT_PREFIX = re.compile(r"\\(?:text|mathrm)\s*\{\s*([kMGm])\s*\}(?=\s*\\Omega)")
 _COMMAND_AT_THE_END = re.compile(rf"\\(?!(?:{'|'.join(LETTERS)})\s*$)[a-zA-Z]*\s*$")

@@ -3,6 +3,8 @@ r"""What people write around a value, and what they write that changes it."""
 # ruff: noqa: RUF001 (characters that look like others are what this is about)
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlzoo.tasks.boxed_math import equivalent, right
 from rlzoo.tasks.text import final_boxes
@@ -148,6 +150,7 @@ def test_a_chain_of_equations_says_what_it_ends_with_unless_it_contradicts_itsel
         ("(3,-1)", "x=-1, y=3", False),
         ("(3,-1)", r"\begin{cases} x=3 \\ y=-1 \end{cases}", True),
         (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", "(-7, 16)", True),
+        (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", r"\begin{pmatrix}-7\\[4pt]16\end{pmatrix}", True),
         (r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}", r"\langle -7, 16, 5 \rangle", True),
         (r"\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix}", r"\{-7, 16, 5\}", False),
         (r"\begin{pmatrix} -7 \\ 16 \end{pmatrix}", r"\left[\begin{array}{c} -7 \\ 16 \end{array}\right]", True),
@@ -160,6 +163,27 @@ def test_a_chain_of_equations_says_what_it_ends_with_unless_it_contradicts_itsel
 )
 def test_sets_have_no_order_and_tuples_and_columns_have(gold: str, answer: str, is_right: bool) -> None:
     assert equivalent(gold, answer) == is_right
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 999), st.integers(1, 98), st.sampled_from(["{} {}/{}", r"{}\ {}/{}", r"{} \frac{{{}}}{{{}}}"]))
+def test_a_number_before_a_proper_fraction_is_added_to_it(whole: int, above: int, spelling: str) -> None:
+    assert equivalent(rf"\frac{{{99 * whole + above}}}{{99}}", spelling.format(whole, above, 99))
+    assert not equivalent(rf"\frac{{{whole * above}}}{{99}}", spelling.format(whole, above, 99))
+    assert not equivalent(rf"\frac{{{2 * 99 * whole + above}}}{{99}}", f"{whole} {99 * whole + above}/99")
+
+
+@pytest.mark.parametrize("counter", ["개", "명", "枚", "こ", "个"])
+def test_a_counter_of_another_language_changes_no_number(counter: str) -> None:
+    assert equivalent("60", rf"60\text{{{counter}}}") and equivalent("60", f"60{counter}")
+    assert not equivalent("60", rf"61\text{{{counter}}}")
+
+
+@settings(deadline=None, max_examples=30)
+@given(*[st.sampled_from(["3", "a", r"\pi", r"\theta"])] * 2, st.sampled_from(["frac", "dfrac"]))
+def test_arguments_without_braces_are_those_with(over: str, under: str, command: str) -> None:
+    assert equivalent(rf"\frac{{{over}}}{{{under}}}", rf"\{command} {over} {under}")
+    assert equivalent(rf"\sqrt{{{over}}}", rf"\sqrt {over}") and not equivalent(over, rf"\sqrt {over}")
 
 
 @pytest.mark.parametrize(
