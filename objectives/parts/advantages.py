@@ -16,7 +16,7 @@ from objectives.ops import (
     running_sum,
     torch,
 )
-from objectives.part import Advantage, Part, Reward, Select, Weight, parameter
+from objectives.part import Advantage, Part, Reward, Select, Surrogate, Weight, parameter
 from objectives.zoo import register
 
 # ---- 1: rewards ------------------------------------------------------------------------------------------------------
@@ -171,9 +171,12 @@ class AnswerFilter(Select):
     """
 
     paper = "arXiv:2506.01347"
-    goes_by_reward = True
     reads = frozenset({"correct"})
     keep: str = parameter("right", ("right", "wrong", "all"), "which answers are trained on")
+
+    @property
+    def goes_by_reward(self) -> bool:
+        return self.keep != "all"
 
     def selects(self, batch: TokenBatch) -> Tensor:
         right = batch.right(self.name)
@@ -343,8 +346,9 @@ class NoReward(Advantage):
 
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
-        if not any(isinstance(part, Weight) and part.additive for part in parts.values()):
-            yield f"{self.name}: nothing adds to A, which stays 0, so that penalties alone teach. Write -{self.name}."
+        is_needed = any(isinstance(part, Surrogate) and part.follows_advantage for part in parts.values())
+        if is_needed and not any(isinstance(part, Weight) and part.additive for part in parts.values()):
+            yield f"{self.name}: nothing adds to A, which stays 0, so that only added losses teach. Write -{self.name}."
         for part in parts.values():
             if part.goes_by_reward:
                 yield f"{part.name}: goes by rewards, which {self.name} does not look at. Write -{part.qualified_name}."

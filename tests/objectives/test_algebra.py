@@ -265,7 +265,7 @@ NOTICES = {
     "w_reinforce+dynamic_sampling": "dynamic_sampling: drops groups that are right or wrong as a whole",
     "topr+dynamic_sampling": "dynamic_sampling: drops groups that are right or wrong as a whole",
     "nft+rloo": "leave_one_out: changes nothing, as implicit_negative reads no advantage. Leave it out.",
-    "gspo+no_reward": "no_reward: nothing adds to A, which stays 0, so that penalties alone teach.",
+    "gspo+no_reward": "no_reward: nothing adds to A, which stays 0, so that only added losses teach.",
     "gspo+off_policy_mask(delta=0.1)": "off_policy_mask(delta=0.1): changes nothing, as the clip cuts off",
     "opd+stapo": "s2t: goes by rewards, which no_reward does not look at. Write -s2t.",
     "opd+stare": "surprisal_reweighting: goes by rewards, which no_reward does not look at.",
