@@ -13,6 +13,7 @@ def starting() -> Iterator[None]:
 
     Until the context ends what was loaded is not looked through either.
     """
+    is_frozen = gc.get_freeze_count() > 0
     if gc.isenabled():
         gc.disable()
         _paused.append(True)
@@ -20,7 +21,8 @@ def starting() -> Iterator[None]:
         yield
     finally:
         started()
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
 
 
 def started() -> None:

@@ -188,7 +188,7 @@ def recorded_task(seeds: Seeds, folder: Path, random: Random) -> Words:
     task = random.choice(tasks)
     kept = next((seeds.run / "evaluation").glob("step-000002*.jsonl")).read_text().splitlines()[0]
     entry = {"question": "?", "answer": "3", "metadata": {"source_dataset": "simple_integration", "integrand": code}}
-    record = {**json.loads(kept), "response": f"<answer>{code}</answer>", "data": {"entry": entry}, "task": task}
+    record = {**json.loads(kept), "response": f"<answer>{code}</answer>", "data": {"entry": entry}}
     record["task"] = task if random.random() < 0.5 else value_changed(task, random)
     (folder / "kept.jsonl").write_text(json.dumps(record) + "\n")
     return ["grade", "regrade=true", "kept.jsonl"]

@@ -42,7 +42,7 @@ LAST_STEP = 2.0**53
 """What is counted as a step at most: beyond it, numbers of this kind have gaps."""
 TRAINER_STATE = "trainer_state.json"
 """What transformers' Trainer, and so TRL's, writes into each checkpoint."""
-_HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)")
+_HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 """What a user names whose shell hands over what a command prints."""
 
 
@@ -169,7 +169,8 @@ def _checkpoint_number(state: Path) -> float:
 
 def _records_in_file(path: Path) -> Iterator[Record]:
     if not path.is_file() and not _HANDED_OVER.fullmatch(str(path)):
-        raise UserError(f"{path} is no file, and is not waited for; give a file, or pipe a log into /dev/stdin")
+        told = "give a file, or pipe what a trainer prints into /dev/stdin"
+        raise UserError(f"{path} is no file, and is not waited for; {told}")
     if (records := tracker_records(path)) is not None:
         return records
     if path.suffix == ".json":

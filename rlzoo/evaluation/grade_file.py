@@ -225,9 +225,12 @@ def _read_kept(file: Path, reward: str) -> list[Record]:
     """The records of a file, with another reward if one is named."""
     if not file.is_file():
         raise UserError(f"{file}: there is no such file; regrade=true takes files of kept responses, FILE.jsonl")
-    records = read_json_lines(file, KEPT)
+    records = read_json_lines(file)
     if not records:
         raise UserError(f"{file} holds no response")
+    for number, record in enumerate(records, 1):
+        if wrong := KEPT.wrong(record):
+            raise UserError(f"{file} line {number} cannot be graded again: it {wrong}")
     return [{**record, "task": {**record["task"], "reward": [reward]}} for record in records] if reward else records
 
 

@@ -155,13 +155,12 @@ def forms_said(problems: Iterable[Problem], config: TaskConfig) -> list[str]:
     """A sentence for each form that is asked for and graded, the commonest first; none where others grade."""
     if config.reward or config.environment:
         return []
-    forms = Counter(
-        sentence(
-            asked_for(problem.prompt), graded_form(problem, config.answer_form), not is_knights_and_knaves(problem)
-        )
-        for problem in problems
-        if "data_source" in problem.data
-    )
+    forms = Counter(_said(problem, config.answer_form) for problem in problems if "data_source" in problem.data)
     if len(forms) < 2:
         return list(forms)
     return [f"{said} ({count} of {forms.total()})" for said, count in forms.most_common()]
+
+
+def _said(problem: Problem, chosen: str) -> str:
+    asked = asked_for(problem.prompt)
+    return sentence(asked, graded_form(problem, chosen, asked), not is_knights_and_knaves(problem))

@@ -280,11 +280,12 @@ def test_a_hostile_file_is_refused_in_a_line_at_once(file: str, tmp_path: Path) 
 
 
 def test_a_log_that_a_shell_hands_over_is_read(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"{'reward': 0.5, 'step': 3}\n")
-    os.close(writer)
-    assert read_table(Path(f"/dev/fd/{reader}"))["step"].tolist() == [3]
-    os.close(reader)
+    for folder in ("/dev/fd", "/proc/self/fd"):
+        reader, writer = os.pipe()
+        os.write(writer, b"{'reward': 0.5, 'step': 3}\n")
+        os.close(writer)
+        assert read_table(Path(f"{folder}/{reader}"))["step"].tolist() == [3]
+        os.close(reader)
 
 
 def test_a_database_that_does_not_answer_in_time_is_refused_in_a_line(

@@ -183,7 +183,7 @@ def test_regrade_writes_beside_and_over_only_if_asked(kept: Path, tmp_path: Path
         (None, (), r"records\.jsonl: there is no such file"),
         ("", (), r"holds no response"),
         ("no json\n", (), r"line 1 is not readable as JSON"),
-        ('{"problem": "p"}\n', (), r"line 1 has no prompt, answer, response"),
+        ('{"problem": "p"}\n', (), r"line 1 cannot be graded again: it has no prompt, answer, response"),
         ("{}\n", ("output=x", "overwrite=true"), r"output=x has no effect with overwrite=true"),
         ("{}\n", ("workers=0",), r"workers=0 must be at least 1"),
     ],
