@@ -132,7 +132,7 @@ leaderboard: $(VENV)/runtime
 	$(RLZOO) leaderboard runs/leaderboard equivalence=2
 
 leaderboard-knights: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard_knights.yaml $(RECIPES) 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard-knights
+	$(RLZOO) compare configs/leaderboard_knights.yaml $(CONTROLS) $(RECIPES) advantage_reweighting-advantage_reweighting baseline=grpo-kl seeds=0,1,2,3,4 equivalence=2 jobs=2 output=runs/leaderboard-knights
 	$(RLZOO) leaderboard runs/leaderboard-knights equivalence=2
 
 leaderboard-calculator: $(VENV)/runtime

@@ -33,7 +33,7 @@ RAW = {
     "late": "late/results/cells.jsonl",
     "knights": "leaderboard_knights/results/leaderboard.csv",
 }
-LOOKS = {"confirm": 1, "late": 2, "knights": 4}
+LOOKS = {"confirm": 1, "late": 2, "knights": 1}
 """How often the results of each are looked at while seeds are added."""
 FRESH = [str(seed) for seed in range(3000, 3020)]
 """The seeds of `confirm`, which no question had seen."""
@@ -160,10 +160,15 @@ def _of_cells(raw: str, experiment: str, score: str) -> Callable[[str], dict[int
 
 
 def _of_leaderboard(raw: str, temperature: float, score: str) -> Callable[[str], dict[int, float]]:
-    table = pd.read_csv(BENCHMARKS / RAW[raw])
+    file = BENCHMARKS / RAW[raw]
+    table = pd.read_csv(file)
     rows = table[table["temperature"] == temperature].set_index("objective")
 
     def values(arm: str) -> dict[int, float]:
+        if arm == START:
+            answers = pd.read_parquet(file.with_name("answers.parquet"), filters=[("method", "==", "untrained")])
+            asked = answers[answers["decoding"].str.startswith(f"T={temperature:g},")]
+            return {int(seed): float(value) for seed, value in asked.groupby("seed")["value"].mean().items()}
         found = rows.loc[arm].filter(regex=rf"^{score}_seed_\d+$") if arm in rows.index else {}
         return {int(name.rsplit("_", 1)[1]): float(value) for name, value in found.items() if not pd.isna(value)}
 
