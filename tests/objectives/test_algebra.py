@@ -264,7 +264,7 @@ NOTICES = {
     "m2po+clip": "second_moment_mask, clip: the mask is meant to replace a clip.",
     "w_reinforce+dynamic_sampling": "dynamic_sampling: drops groups that are right or wrong as a whole",
     "topr+dynamic_sampling": "dynamic_sampling: drops groups that are right or wrong as a whole",
-    "nft+rloo": "leave_one_out: changes nothing, as implicit_negative reads no advantage. Leave it out.",
+    "nft+leave_one_out": "leave_one_out: changes nothing, as implicit_negative reads no advantage. Leave it out.",
     "gspo+no_reward": "no_reward: nothing adds to A, which stays 0, so that only added losses teach.",
     "gspo+off_policy_mask(delta=0.1)": "off_policy_mask(delta=0.1): changes nothing, as the clip cuts off",
     "opd+stapo": "s2t: goes by rewards, which no_reward does not look at. Write -s2t.",
