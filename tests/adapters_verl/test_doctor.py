@@ -15,7 +15,7 @@ ROWS, LENGTH, STEPS = 16, 8, 6
 
 
 def metrics_of(step: int, ended: int) -> dict[str, float]:
-    """What verl's trainer logs of a step in which so many of the responses end before the limit."""
+    """The metrics that verl's trainer logs for a step in which `ended` responses end before the limit."""
     draw = torch.Generator().manual_seed(step)
     length = torch.full((ROWS,), LENGTH)
     length[:ended] = torch.randint(2, LENGTH, (ended,), generator=draw)

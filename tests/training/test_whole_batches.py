@@ -1,4 +1,4 @@
-"""A step of a whole run: nothing of a batch without a finished response, and the same however a batch is cut."""
+"""Whole steps: a batch of truncated responses trains nothing, and micro-batches change nothing."""
 
 import copy
 from pathlib import Path
@@ -25,7 +25,7 @@ PARTS = ("rollout.max_response_tokens=12", "train.minibatches_per_step=1", "trai
 
 
 def saved(config: PreTrainedConfig, folder: Path, ends: bool = True) -> Path:
-    """A random model, with a token for each character of sums; without `ends` its head's bias allows no end."""
+    """Saves a random model with a token for each character of sums; without `ends` it never samples the end token."""
     config, end = copy.deepcopy(config), len(CHARACTERS) + 1
     config.update({"vocab_size": len(CHARACTERS) + 3, "eos_token_id": end})
     torch.manual_seed(0)
@@ -38,7 +38,7 @@ def saved(config: PreTrainedConfig, folder: Path, ends: bool = True) -> Path:
 
 
 def stepped(folder: Path, *words: str) -> tuple[dict[str, float], list[Tensor], list[Tensor]]:
-    """The metrics of one step, and the weights before and behind it."""
+    """Returns the metrics of one step, and the weights before and after it."""
     config = small(folder, "train.steps=1", *words)
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(folder)) as trainer:
         before = [parameter.detach().clone() for parameter in trainer.policy.parameters()]
@@ -47,7 +47,7 @@ def stepped(folder: Path, *words: str) -> tuple[dict[str, float], list[Tensor], 
 
 
 @pytest.mark.slow
-def test_a_batch_of_which_every_response_is_cut_moves_no_weight_where_such_are_left_out(tmp_path: Path) -> None:
+def test_a_batch_of_truncated_responses_moves_no_weight_where_these_are_left_out(tmp_path: Path) -> None:
     values = {key: value for key, value in COMMON.items() if key != "head_dim"}
     words = (
         f"model.name={saved(PhiConfig(**values), tmp_path / 'model', ends=False)}",
@@ -63,7 +63,7 @@ def test_a_batch_of_which_every_response_is_cut_moves_no_weight_where_such_are_l
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen2", "qwen3", "gpt2"])
-def test_a_step_is_the_same_however_its_batch_is_cut_in_every_architecture(name: str, tmp_path: Path) -> None:
+def test_micro_batches_change_no_step_of_three_architectures(name: str, tmp_path: Path) -> None:
     words = (
         f"model.name={saved(CONFIGS[name], tmp_path / 'model')}",
         "objective=grpo(beta=0.1)+token_mean+entropy_bonus",
