@@ -18,12 +18,12 @@ def which_objective_page() -> str:
     """Every failure mode with what addresses it: `rlzoo objectives --for` says the same."""
     pieces = [
         "# Failure modes",
-        "No objective is better everywhere ([which objective?](../guides/choose.md)). Change it when a run has a "
-        "failure mode, and change one part at a time: add the part with `+`, train with it and without it on a few "
-        "seeds, and [compare the two](../guides/compare.md).",
+        "No objective is better on every leaderboard here ([which objective?](../guides/choose.md)). Change it when a "
+        "run has a failure mode, and change one part at a time: add the part with `+`, train with it and without it on "
+        "a few seeds, and [compare the two](../guides/compare.md).",
         "The last column says what [the claims table](benchmarks/claims/README.md) and "
-        "[the behaviour suite](benchmarks/suite/README.md) found in small trainings with a built-in failure mode. "
-        "Parts with a claim that holds stand first.",
+        "[the behaviour suite](benchmarks/suite/README.md) found in trainings of tiny models on tasks with a "
+        "built-in failure mode. Parts with a claim that holds or is reproduced, and none that fails, stand first.",
     ]
     for name, meaning in FAILURE_MODES.items():
         table = remedies_table(name)

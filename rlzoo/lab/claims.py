@@ -184,9 +184,10 @@ def _key(raw: str, experiment: str, arm: str) -> str:
 
 def judged(claim: Mapping[str, Any], error: float) -> Row:
     """A declared claim with what the raw results say of it; `error` is that of its interval."""
-    if "cannot" in claim:
-        said = {name: claim[name] for name in ("method", "claim", "words", "paper")}
-        return Row(**said, verdict=Verdict.CANNOT.value, left=claim["cannot"].strip())
+    for unasked, of in {"cannot": Verdict.CANNOT, "open": Verdict.OPEN}.items():
+        if unasked in claim:
+            said = {name: claim[name] for name in ("method", "claim", "words", "paper")}
+            return Row(**said, verdict=of.value, left=claim[unasked].strip())
     raw, score = claim["raw"], claim["score"]
     is_board = RAW[raw].endswith(".csv")
     values = _of_leaderboard(raw, 1.0, score) if is_board else _of_cells(raw, claim["experiment"], score)
@@ -229,7 +230,7 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
 
 def all_rows(declared: Sequence[Mapping[str, Any]]) -> list[Row]:
     """All claims; the intervals of those that are asked miss anything in at most 5 % of tables (Bonferroni)."""
-    asked = sum("cannot" not in claim for claim in declared)
+    asked = sum("raw" in claim for claim in declared)
     return [judged(claim, ERROR / asked / LOOKS.get(claim.get("raw", ""), 1)) for claim in declared]
 
 
@@ -341,9 +342,8 @@ def page(rows: Sequence[Row]) -> str:
         verdict = f"**{row.verdict}**" + (f": {row.left}" if row.left else "")
         if row.control not in ("", "holds"):
             verdict += f" ({row.control})"
-        after = FIXED.get(row.fixed, "")
         lines.append(
-            f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked}{after} | {means} '
+            f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked}{FIXED.get(row.fixed, "")} | {means} '
             f"| {effect} | {row.seeds or '-'} | {verdict} |"
         )
     return "\n".join(lines) + "\n"

@@ -2,8 +2,10 @@
 
 import csv
 import runpy
+import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -78,3 +80,24 @@ def test_a_row_says_whether_the_controls_of_its_experiment_hold() -> None:
             assert row["control"] == control_of(raw, row["experiment"], row["score"], float(row["smallest"]))
     tight, wide = (control_of("confirm", "cut_responses", "accuracy", smallest) for smallest in (1e-6, 1.0))
     assert wide == "holds" != tight
+
+
+def test_coverage_is_judged_by_what_sixteen_answers_find_below_the_untrained_model_and_beside_justrl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    solved = {"untrained": (50, 49, 50), "justrl": (40, 40, 41), "justrl+lopti": (50, 48, 50)}
+    answers = [
+        {"seed": seed, "method": name, "decoding": decoding, "problem": problem, "value": sample * (problem < found)}
+        for name, counts in solved.items()
+        for seed, count in enumerate(counts)
+        for decoding, found in {"T=0.7, top-p=0.9": count, "T=1, top-p=1": 0}.items()
+        for problem in range(50)
+        for sample in (0.0, 1.0)
+    ]
+    pd.DataFrame(answers).to_parquet(tmp_path / "answers.parquet")
+    monkeypatch.setattr(sys, "argv", ["coverage.py", str(tmp_path / "answers.parquet")])
+    runpy.run_path(str(BENCHMARKS / "claims" / "coverage.py"))
+    fewer, beside, kept = (line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    assert fewer[:5] == ["justrl", "untrained", "3", "0.8067", "-0.1867"] and float(fewer[-1]) == 0.0027
+    assert beside[:2] == ["justrl+lopti", "justrl"] and 0.003 < float(beside[-1]) < 0.05
+    assert kept[:2] == ["justrl+lopti", "untrained"] and float(kept[-1]) > 0.05
