@@ -19,7 +19,7 @@
 # make test-oldest  try the oldest versions that the requirements allow, in an environment of its own
 # make start        make the model again with which the default task begins, into runs/warmup-sums: three minutes
 # make smollm2      train a real pretrained LLM, SmolLM2-135M-Instruct
-# make leaderboard  train eight recipes and two controls on ten seeds; goes on where it stopped
+# make leaderboard  train eight recipes and two controls on five seeds; goes on where it stopped
 # make leaderboard-knights   the same on a second model and task, compact Knights and Knaves
 # make leaderboard-calculator   the same on products that need calls of a calculator
 # make leaderboard-smollm2   four of them on a real language model, SmolLM2-135M-Instruct, that writes sums out: hours

@@ -1,4 +1,4 @@
-"""Methods that hold the entropy of the policy up."""
+"""Methods that are meant to hold the entropy of the policy up."""
 
 import math
 from collections.abc import Mapping
