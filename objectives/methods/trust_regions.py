@@ -411,5 +411,6 @@ Adding it brings the dual clip of 10 as well. Beside each other C and D have the
 refused; C without D, as in hapo+gspo, gets a notice.
 Left out: A, a temperature per token while sampling. Widths 0.2 and 0.28.
 Variant authors: widths 0.2 and 0.2, h without its sign (sure tokens count as unsure), all per micro-batch.
-Left out: dynamic sampling, which the scripts set without effect, and overlong shaping, which four of six set.
+Left out: dynamic sampling, which the scripts set without effect, and overlong shaping, which four of six set:
+soft_overlong(cache=4096) at limits of 10240 and 12288.
 """
