@@ -11,7 +11,7 @@ An answer says its values, and whether they are a set or a tuple. Of a chain of 
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from sympy import Expr
 
 from rlzoo.tasks.moments import same_moment
-from rlzoo.tasks.notation import alternatives, cut, elements, rewritten, typeset, without_unit
+from rlzoo.tasks.notation import alternatives, cut, elements, rewritten, rising, typeset, without_unit
 from rlzoo.tasks.symbolic import number, parsed, region, same
 from rlzoo.tasks.text import Boxes
 from rlzoo.tasks.units import DEGREE, conversion, unit_of
@@ -117,7 +117,10 @@ _IS = re.compile(
     r"approximately|about|roughly|around|exactly)|[:=])\s*$",
     re.IGNORECASE,
 )
-_CHANGES_THE_VALUE = re.compile(r"\b(?:not?|never|least|most|less|more|than|between|or|except)\b|n't", re.IGNORECASE)
+_CHANGES_THE_VALUE = re.compile(
+    r"\b(?:not?|never|least|most|less|more|than|between|or|except|after|before|twice|half|double)\b|n't", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}\d]*[A-Za-z]\s)(-?\d(?:[\d.,]*\d)?)\.?([^{}\d]*)\}")
 _NAME = r"[A-Za-z](?:_\w|_\s*\{[^{}]*\})?"
 _MEMBER = re.compile(rf"{_NAME}\s*\\in(?![A-Za-z])\s*(?=\S)")
 _DOMAIN = re.compile(rf"[,;(\s]\s*(?:\\text\s*\{{[^{{}}]*\}}\s*)?\(?{_NAME}\s*\\in\s*\\mathbb\W*[A-Z]\W*$")
@@ -174,7 +177,7 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Math
 
     Letters that stand alone are units only if `bare_units`; equations are values, not chains, only if `equations`.
     """
-    text = _peeled(typeset(answer))
+    text = rising(_peeled(typeset(answer)))
     parts = [_chain(part, bare_units) for part in elements(text) or [""]]
     chains = _in_order([chain for chain, _ in parts])
     if equations:
@@ -198,14 +201,20 @@ def _peeled(text: str) -> str:
     if builder := _BUILDER.fullmatch(text):
         text = builder[1].strip()
     text = _CHOSEN.sub(r"\1", text)
+    if (sentence := _SENTENCE.fullmatch(text)) and _introduces(sentence[1]):
+        text = sentence[2] + (sentence[3].strip() and rf" \text{{{sentence[3]}}}")
     label = _LABEL.match(text)
-    words = label and (label[1] or label[2])
-    if label and words and _IS.search(words) and not _CHANGES_THE_VALUE.search(words):
+    if label and _introduces(label[1] or label[2] or ""):
         text = text[label.end() :]
     text = re.sub(r"^(?:approximately|about|roughly|around)\s+(?=[\d.\\-])", "", text)
     text = _DOMAIN.sub("", _FOR_ALL.sub(lambda words: words[0] if _CHANGES_THE_VALUE.search(words[0]) else "", text))
     text = _MEMBER.sub("", text, count=1) if _MEMBER.match(text) else text
     return _SETS.get(_words(text), text)
+
+
+def _introduces(words: str) -> bool:
+    """Whether words before a value say that it is the answer, and do not change it."""
+    return _IS.search(words) is not None and _CHANGES_THE_VALUE.search(words) is None
 
 
 def _chain(part: str, bare_units: bool) -> tuple[Chain, str]:
@@ -253,10 +262,9 @@ def _reading(parts: Sequence[str]) -> Reading:
         if inner := _within(part, r"\{", r"\}"):
             parts = elements(inner)
             kind = "set" if len(parts) > 1 else "other"
-        elif (inner := _within(part, "(", ")") or _within(part, "[", "]")) and len(elements(inner)) > (
-            part[0] == "["
-        ) + 1:
-            parts, kind = [f"({inner})"], "tuple"
+        elif inner := _within(part, "(", ")") or _within(part, "[", "]"):
+            is_tuple = len(elements(inner)) > (2 if part[0] == "[" else 1)
+            parts, kind = ([f"({inner})"], "tuple") if is_tuple else (parts, kind)
     return Reading(tuple(itertools.chain.from_iterable(_of_both_signs(part) for part in parts)), kind)
 
 
@@ -277,11 +285,7 @@ def _of_both_signs(value: str) -> list[str]:
     upper = ["+" if sign == r"\pm" else "-" for sign in signs]
     lower = ["-" if sign == r"\pm" else "+" for sign in signs]
     choices = [upper, lower] if r"\mp" in signs else itertools.product("+-", repeat=len(signs))
-    return [_with_signs(value, iter(choice)) for choice in choices]
-
-
-def _with_signs(value: str, signs: Iterator[str]) -> str:
-    return _SIGN.sub(lambda _: next(signs), value)
+    return ["".join(map("".join, zip(_SIGN.split(value), [*choice, ""], strict=True))) for choice in choices]
 
 
 def _based(value: str) -> tuple[str, str] | None:
@@ -302,7 +306,6 @@ DEEPEST_ANSWER = 10
 """Brackets within brackets. Those gold answers nest at most 4; the time that parsing takes is exponential in it."""
 
 _HIDES = re.compile(r"\\[hv]?phantom(?![A-Za-z])\s*(\{[^{}]*\}|\S)?")
-_ANY_COMMAND = re.compile(r"\\[A-Za-z]+")
 _LETTER = re.compile(r"\(?([A-Z])[).]?")
 _CHOICE = re.compile(r"\(([A-Z])\)[\s:.]*(?=\S)|([A-Z])[).:]\s*(?=\S)")
 _SPACE = r"(?:[\s~]|\\[\s,;:!\\]|\\q?quad(?![A-Za-z]))*"
@@ -325,7 +328,7 @@ _SETS = {
     for words in ("all ", "set of ", "set of all ")
 }
 """What words say as a set."""
-_EMPTY = (r"\emptyset", "")
+_EMPTY, _NO_VALUES = (r"\emptyset", ""), "no solution"
 _SAID = re.compile(
     r"^(?:(?:it|this|that|there|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?"
     r"(?:(?:an?|the|on) )?(?=[a-z])"
@@ -360,10 +363,11 @@ def equivalent(gold: str, answer: str) -> bool:
         return True
     if _is_too_long(answer) or not _phantoms(answer) <= _phantoms(gold):
         return False
-    if choice := _GOLD_CHOICE.fullmatch(gold.strip()):
-        return _is_choice_or_its_value(choice, answer)
     if _are_same_choices(gold, answer):
         return True
+    choice = _GOLD_CHOICE.fullmatch(gold.strip())
+    if choice and not _choices(gold, is_worded=True):
+        return _is_choice_or_its_value(choice, answer)
     if (is_same := same_moment(*map(_peeled, map(typeset, (gold, answer))))) is not None:
         return is_same
     wanted = understood(gold)
@@ -372,10 +376,13 @@ def equivalent(gold: str, answer: str) -> bool:
     factors = _conversions(wanted.answer, given)
     if not given.holds or None in factors or not _may_be_equal(wanted.answer, given):
         return False
+    if (is_same := _same_order(wanted.answer, given)) is not None:
+        return is_same
     readings = [_converted(reading, factors) for reading in given.readings]
     return any(_equal(wanted, reading) for reading in readings) or _equal_regions(wanted, given)
 
 
+_INTEGER = re.compile(r"(?<![\w\\])([A-Za-z])\s?\\in\s?\\mathbb\s?\{?\s?Z")
 _HEAD = re.compile(r"(?<![\w\\])[A-Za-z]\s?\(\s?([a-z](?:\s?,\s?[a-z])*)\s?\)\s?=")
 _UPRIGHT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\}")
 _PROSE = (
@@ -410,8 +417,9 @@ def _are_same_choices(gold: str, answer: str) -> bool:
 
 
 def _in_variables_of(gold: str, answer: str) -> str:
-    """The answer with the gold one's names of arguments: `f(n)=n` is `f(x)=x`, and `f(n)=x` is `f(x)=n`."""
-    heads = [{re.sub(r"\s", "", head) for head in _HEAD.findall(text)} for text in (gold, answer)]
+    """The answer with the gold one's names of arguments and integers: `f(n)=n` is `f(x)=x`, `f(n)=x` is `f(x)=n`."""
+    pattern = _HEAD if _HEAD.search(gold) or _HEAD.search(answer) else _INTEGER
+    heads = [{re.sub(r"\s", "", head) for head in pattern.findall(text)} for text in (gold, answer)]
     if [len(names) for names in heads] != [1, 1] or heads[0] == heads[1]:
         return answer
     wanted, given = (names.pop().split(",") for names in heads)
@@ -447,6 +455,19 @@ def _converted(reading: Reading, factors: Sequence[str | None]) -> Reading:
         rf"({value}) \cdot {factor}" if factor else value for value, factor in zip(reading.values, factors, strict=True)
     )
     return Reading(tuple(values), reading.kind)
+
+
+_RISES = re.compile(r"<|\\le(?![A-Za-z])")
+
+
+def _same_order(gold: MathAnswer, given: MathAnswer) -> bool | None:
+    r"""Whether both put the same numbers in order, as `\frac14 < \frac13` does; None if the gold answer orders none."""
+    (members, signs), (others, theirs) = (cut(answer.readings[0].latex, _RISES) for answer in (gold, given))
+    if not signs or not all(map(_is_number, members)):
+        return None
+    return signs == theirs and all(
+        same(parsed(left), parsed(right)) for left, right in zip(members, others, strict=True)
+    )
 
 
 def _phantoms(answer: str) -> set[str | None]:
@@ -500,16 +521,8 @@ def understood(gold: str) -> Gold:
     is_equation = "=" in Chain.of(typeset(gold)).relations
     answer = read(gold, equations=is_equation)
     values = " ".join(reading.latex for reading in answer.readings)
-    return Gold(
-        answer,
-        tuple(_meanings(answer)),
-        is_equation,
-        re.search("[A-Za-z]", _ANY_COMMAND.sub("", values)) is not None,
-    )
-
-
-def _meanings(answer: MathAnswer) -> list[Any]:
-    return [meaning for reading in answer.readings for meaning in parsed(reading.latex)]
+    meanings = tuple(meaning for reading in answer.readings for meaning in parsed(reading.latex))
+    return Gold(answer, meanings, is_equation, re.search("[A-Za-z]", _COMMAND.sub("", values)) is not None)
 
 
 def _may_be_equal(gold: MathAnswer, given: MathAnswer) -> bool:
@@ -538,7 +551,8 @@ def _equal(gold: Gold, reading: Reading) -> bool:
         given = _TO.sub(r"\1:", given)
     if _RATIO.fullmatch(wanted) or _RATIO.fullmatch(given):
         return _equal_ratios(wanted.split(":"), given.split(":"))
-    if _words(wanted) and (_words(wanted) == _words(given) or (_words(wanted) == "no solution" and given in _EMPTY)):
+    words = [_NO_VALUES if latex in _EMPTY else _words(latex) for latex in (wanted, given)]
+    if words[0] and words[0] == words[1]:
         return True
     if same(gold.meanings, parsed(_NUMBERS.get(_words(given), given))):
         return True

@@ -32,17 +32,7 @@ from rlzoo.tasks.knights_and_knaves import (
     roles_of,
 )
 from rlzoo.tasks.reward import ROW
-from rlzoo.tasks.rows import (
-    Columns,
-    Rows,
-    Split,
-    in_order,
-    parted,
-    plain,
-    prompt_of,
-    read_rows,
-    split_names,
-)
+from rlzoo.tasks.rows import Columns, Rows, Split, in_order, parted, plain, prompt_of, read_rows, split_names
 from rlzoo.tasks.text import BEGUN, Boxes, Prompt, directed, goes_on, instructed, is_rendered, prompt_key, question
 
 MOST_HELD_OUT = 512

@@ -58,7 +58,8 @@ _PLAIN_SCRIPTS = "0123456789+-n"
 _FRACTION = re.compile("[¼-¾⅐-⅞]")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]|\\[a-z]+))|\\?\bsqrt\s*\(([^()]*)\)")
 
-_THIN = r"(?: |~|\s?\\[ ,;:!]\s?|\s?\\thinspace\s?|\{\s?,\s?\}|,\\!\s?|\\!,)"
+_COMMA = r"(?:\\(?:text\w*|mathrm|mathord|mathpunct|mbox)\s?\{,\}|\{\s?,\s?\})"
+_THIN = rf"(?: |~|\s?\\[ ,;:!]\s?|\s?\\thinspace\s?|{_COMMA}|,\\!\s?|\\!,)"
 _THOUSANDS = re.compile(rf"(?<![\w.^}}\\])\d{{1,3}}(?:{_THIN}\d{{3}})+(?![\d.]*\d*!|\d)")
 _SPACE = re.compile(
     r"(?<!\\)\\(?:[,;: >]|$)|~|\\(?:text|mathrm|mbox)\s*\{\s*[.,;]?\s*\}|\\[hv]space\*?\s*\{[^{}]*\}"
@@ -75,7 +76,8 @@ _STOP = re.compile(r"(?<![\\.])[.,;]+$")
 _E_NOTATION = re.compile(r"(?<![\w.\\])([-+]?(?:\d+\.?\d*|\.\d+))[eE]([-+]?\d+)(?![\w.])")
 _NUMPY = re.compile(r"\bnp\.(?=[a-z])")
 _CURRENCY = re.compile(r"\\\$|\\(?:textdollar|pounds|euro|texteuro)(?![A-Za-z])|[€£¥₹]|\bUSD\b")
-_DOLLARS = re.compile(r"^\\\$\s?([\d.,]+)(?:\s?\\text\s?\{\s?(per [^{}]*)\})?$")
+_MONEY = re.compile(r"^(\\\$|[€£])\s?([\d.,]+)(?:\s?\\text\s?\{\s?(per [^{}]*)\})?$")
+_CURRENCIES = {r"\$": "dollars", "€": "euro", "£": "GBP"}
 _SYNONYMS = tuple(
     (re.compile(rf"(?:{pattern})(?![A-Za-z])"), name)
     for pattern, name in (
@@ -93,8 +95,10 @@ _SYNONYMS = tuple(
         (r"\\div", "/"),
         (r"\\cr|\\tabularnewline", r"\\\\"),
         (r"_\s?\{\s?\\(max|min)\s?\}", r"_{\1}"),
+        (r"_\s?\{\s?\\(?:text\w*|mathrm)\s?\{\s?([A-Za-z]+)\s?\}\s?\}", r"_{\1}"),
         (r"\\mathbb\s?([A-Z])", r"\\mathbb{\1}"),
         (r"\\lg", r"\\log_{10}"),
+        (r"\\(?:hat|vec)\s?\{?\s?\\?([ijk])(?:math)?\s?\}?", r" \1 "),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
         (rf"(\\frac|\\sqrt(?:\s?\[\d\])?)\s?({_LETTER})", r"\1{\2}"),
         (r"(\\frac)\s([A-Za-z\d])", r"\1{\2}"),
@@ -102,10 +106,7 @@ _SYNONYMS = tuple(
         (r"(\\sqrt\s?\[\d\])\s?(\d)", r"\1{\2}"),
         (r"\\\\\s?\[-?[\d.]{1,8}\s?[a-z]{2}\]", r"\\\\"),
         (r"_\s*([A-Za-z\d])", r"_{\1}"),
-        (
-            r"\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}\s*\{\s*\\text\s*\{([^{}]*)\}((?:\^\d)?)\s*\}",
-            r"\\text{\1/\2\3}",
-        ),
+        (r"\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}\s*\{\s*\\text\s*\{([^{}]*)\}((?:\^\d)?)\s*\}", r"\\text{\1/\2\3}"),
         (r"[(\[]?\s*\\begin\s*\{array\}\s*\{[clr|\s]*\}", r"\\begin{pmatrix}"),
         (r"\\end\s*\{array\}\s*[)\]]?", r"\\end{pmatrix}"),
     )
@@ -266,8 +267,11 @@ def with_powers_of_ten(text: str) -> str:
 
 
 def without_currency(text: str) -> str:
-    r"""No signs of money; a sum of dollars alone, `\$5`, is `5 \text{dollars}`."""
-    return _CURRENCY.sub("", _DOLLARS.sub(r"\1 \\text{dollars \2}", text)).strip()
+    r"""No signs of money; a sum alone, `\$5`, is `5 \text{dollars}`."""
+    if sum_of_money := _MONEY.match(text):
+        currency, amount, per = sum_of_money.groups()
+        return rf"{amount} \text{{{_CURRENCIES[currency]} {per or ''}}}"
+    return _CURRENCY.sub("", text).strip()
 
 
 def with_scaled_entries(text: str) -> str:
@@ -295,6 +299,25 @@ def _is_sum(text: str) -> bool:
     """Whether a + or - stands behind the first character, outside of brackets."""
     depths = itertools.accumulate((it in "({") - (it in ")}") for it in text)
     return any(it in "+-" and not depth for it, depth in list(zip(text, depths, strict=True))[1:])
+
+
+def with_spaced_lists(text: str) -> str:
+    """The commas of `(3,125)` and `[1,100)` part values: brackets around one number with thousands say nothing."""
+    return _LIST.sub(_spaced, text)
+
+
+_LIST = re.compile(
+    r"((?:^|[,;=]|\\c[au]p|\\in)\s*[(\[])([^()\[\]+*/=<>]*,\d{3}(?!\d)[^()\[\]+*/=<>]*)(?=[)\]]\s*(?:$|[,;]|\\c[au]p))"
+)
+
+
+def _spaced(inside: re.Match[str]) -> str:
+    items = inside[2].split(", ")
+    has_thousands = len(items) > 1 and all(re.fullmatch(r"\s*-?\d{1,3}(?:,\d{3})*[^\d,]*", item) for item in items)
+    is_difference = re.search(r"[\w}]\s?-", inside[2]) is not None
+    if is_difference:
+        return inside[0]
+    return inside[1] + (re.sub(r",(?=\d)", "", inside[2]) if has_thousands else inside[2].replace(",", ", "))
 
 
 def with_columns_as_tuples(text: str) -> str:
@@ -341,6 +364,7 @@ TYPESETTING: tuple[Rule, ...] = (
     with_scaled_entries,
     with_columns_as_tuples,
     without_dollars,
+    with_spaced_lists,
 )
 
 
@@ -391,6 +415,18 @@ def cut(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
             separators.append(match[0])
             start = match.end()
     return [*parts, text[start:].strip()], separators
+
+
+def rising(text: str) -> str:
+    """`3 > x > 1` as `1 < x < 3`."""
+    members, signs = cut(text, _FALLS)
+    if not signs or _RISES.search(text) or len(elements(text)) > 1:
+        return text
+    signs = [{">": "<"}.get(sign, r"\le") for sign in signs]
+    return " ".join(itertools.chain(*zip(members[:0:-1], reversed(signs), strict=True), members[:1]))
+
+
+_FALLS, _RISES = re.compile(r">|\\ge(?![A-Za-z])"), re.compile(r"[<=]|\\(?:le|ne)(?![A-Za-z])")
 
 
 def _is_thousands_comma(text: str, match: re.Match[str]) -> bool:

@@ -125,11 +125,7 @@ class Written(float):
 SPELLED: Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     Written: ("number", repr, Written),
     Decimal: ("decimal", str, Decimal),
-    bytes: (
-        "bytes",
-        lambda value: base64.b64encode(value).decode(),
-        lambda text: base64.b64decode(text, validate=True),
-    ),
+    bytes: ("bytes", lambda it: base64.b64encode(it).decode(), lambda it: base64.b64decode(it, validate=True)),
     date: ("date", date.isoformat, date.fromisoformat),
     datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
     time: ("time", time.isoformat, time.fromisoformat),

@@ -53,10 +53,11 @@ def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     """
     exact = _exact(gold), _exact(answer)
     wanted, given = map(_evaluated, exact)
-    if wanted is None or given is None or (_has_no_end(gold[0]) and answer[0].has(Float)):
+    if wanted is None or given is None:
         return _verified(gold, answer)
-    if abs(wanted) >= _LARGE and not _verified(gold, answer):
-        return False
+    may_be_rounded = _has_no_end(gold[0]) and answer[0].has(Float)
+    if (may_be_rounded or abs(wanted) >= _LARGE) and _verified(gold, answer) == may_be_rounded:
+        return may_be_rounded
     return _equal_numbers(wanted, given) and _is_no_difference(*exact)
 
 

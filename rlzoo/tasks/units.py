@@ -81,28 +81,8 @@ kmh = km/h | kph
 mpg = mi/gallon
 """
 """A unit, what it is worth, and its names in words."""
-_SCALED = (
-    "m",
-    "g",
-    "s",
-    "A",
-    "K",
-    "mol",
-    "N",
-    "J",
-    "W",
-    "Pa",
-    "V",
-    "C",
-    "F",
-    "T",
-    "Hz",
-    "eV",
-    "cal",
-    "bar",
-    "L",
-    "l",
-    "ohm",
+_SCALED = frozenset(
+    ("m", "g", "s", "A", "K", "mol", "N", "J", "W", "Pa", "V", "C", "F", "T", "Hz", "eV", "cal", "bar", "L", "l", "ohm")
 )
 """What a letter such as k may stand before."""
 _LETTERS = {
@@ -161,6 +141,7 @@ class Unit:
 
 
 DEGREE = Unit(powers=frozenset({("degree", 1)}))
+_TEMPERATURES = {"degree", "celsius", "fahrenheit"}
 
 
 def _table() -> dict[str, str]:
@@ -218,11 +199,7 @@ def conversion(wanted: str, given: str) -> str | None:
         return r"\frac{180}{\pi}"
     if angles == ({"rad": 1}, {"degree": 1}):
         return r"\frac{\pi}{180}"
-    if (
-        DEGREE in (first, second)
-        and first.powers != second.powers
-        and {*angles[0], *angles[1]} < {"degree", "celsius", "fahrenheit"}
-    ):
+    if DEGREE in (first, second) and first.powers != second.powers and {*angles[0], *angles[1]} < _TEMPERATURES:
         return ""  # 20 degrees may be 20 degrees Celsius
     ratio = second.factor / first.factor
     if first.powers != second.powers:

@@ -63,6 +63,11 @@ def test_a_unit_behind_a_number_does_not_change_it(answer: str) -> None:
             ("12t", "12"),
         ),
         *(("103", r"\text{at least } 103"), ("103", r"\text{not } 103"), ("103", r"103 \text{ if } n \text{ is even}")),
+        *(
+            ("12", r"\text{the answer is not 12}"),
+            ("12", r"\text{at most 12}"),
+            ("1999", r"\text{the year before 1999}"),
+        ),
         *((r"10\text{ feet}", r"10\text{ inches}"), (r"90^\circ", r"90 \text{ radians}"), ("103", r"103 \bmod 7")),
     ],
 )
@@ -97,6 +102,7 @@ def test_a_magnitude_is_a_factor() -> None:
             (r"\sqrt{2}", r"\sqrt{2}\ (\approx 1.41)"),
         ),
         *(("103", r"\text{The answer is } 103"), ("103", "The answer is 103"), ("103", r"\text{Total: 103}")),
+        *(("1999", r"\text{the year 1999}"), ("5", r"\text{There are 5 ways.}"), ("12", r"\text{It is 12.}")),
     ],
 )
 def test_the_same_value_in_other_characters_and_styles_is_the_same(gold: str, answer: str) -> None:
@@ -184,6 +190,25 @@ def test_a_counter_of_another_language_changes_no_number(counter: str) -> None:
 def test_arguments_without_braces_are_those_with(over: str, under: str, command: str) -> None:
     assert equivalent(rf"\frac{{{over}}}{{{under}}}", rf"\{command} {over} {under}")
     assert equivalent(rf"\sqrt{{{over}}}", rf"\sqrt {over}") and not equivalent(over, rf"\sqrt {over}")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 999), st.integers(100, 999), st.sampled_from(["({},{})", "[{},{})", r"({},{}^\circ)"]))
+def test_a_comma_in_brackets_parts_two_values_and_one_in_text_thousands(first: int, second: int, list_of: str) -> None:
+    together = list_of.format(first, second)
+    assert equivalent(together, list_of.replace(",", ", ").format(first, second))
+    assert not equivalent(together, list_of.replace(",", "").format(first, second))
+    assert equivalent(f"{first}{second}", rf"{first}\text{{,}}{second}")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sets(st.integers(1, 99), min_size=2, max_size=4))
+def test_an_order_of_numbers_may_be_read_from_either_end_and_is_no_other(numbers: set[int]) -> None:
+    rises, falls = sorted(numbers), sorted(numbers, reverse=True)
+    order = " < ".join(map(str, rises))
+    assert equivalent(order, " > ".join(map(str, falls))) and equivalent(order, r" < ".join(f"{it}.0" for it in rises))
+    assert not equivalent(order, " < ".join(str(it + 1) for it in rises))
+    assert not equivalent(order, " < ".join(map(str, falls))) and not equivalent(order, order.replace("<", r"\le", 1))
 
 
 @pytest.mark.parametrize(
