@@ -42,4 +42,4 @@ def claims_list(contribution: Sequence[str]) -> str:
     """What the suite found of the parts that are a method's idea."""
     claims = dict.fromkeys(claim for part in contribution for claim in claims_about(part))
     lines = [f"- {claim.text} {claim.summary} ({claim.paper})." for claim in claims if claim.effect is not None]
-    return "\n".join(lines) or "The suite has no claim about it."
+    return "\n".join(lines) or "No claim about it was asked of runs here."
