@@ -1,14 +1,22 @@
 """A run's model, with its card and curves, on the Hugging Face hub."""
 
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from rlzoo.config import PushConfig, to_yaml
+from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, one_line
-from rlzoo.experiment.progress import check_whole
+from rlzoo.evaluation.kept import RESULTS, read_results
+from rlzoo.experiment.progress import check_whole, step_of
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import encoded
+from rlzoo.records import SHARE, reading, text
+from rlzoo.tasks.benchmarks import BENCHMARKS
 
 MODEL_FILES = (
     *("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json"),
@@ -18,13 +26,15 @@ MODEL_FILES = (
 """What of a checkpoint is uploaded, with the shards of the weights; nothing else that lies there is."""
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
+_logger = logging.getLogger(__name__)
+
 
 def push(run: str, name: str, config: PushConfig) -> str:
     """Uploads a run's last checkpoint as one commit of OWNER/MODEL; returns its address.
 
-    The model's files, the curves, the card and the configuration are uploaded, the last two made anew and without paths
-    of this machine. Raises UserError for a run without a checkpoint, for a damaged one, for a link among these files
-    and those that the card is made of, and for what the hub refuses.
+    The model's files, the curves, the card, the configuration and results on benchmarks are uploaded, the last three
+    made anew and without paths of this machine. Raises UserError for a run without a checkpoint, for a damaged one, for
+    a link among these files and those that the card is made of, and for what the hub refuses.
     """
     folder = RunFolder(Path(run))
     if not folder.config.exists():
@@ -43,6 +53,9 @@ def push(run: str, name: str, config: PushConfig) -> str:
     operations = [CommitOperationAdd(path.name, path) for path in files]
     operations.append(CommitOperationAdd(folder.config.name, encoded(to_yaml(published_config(folder)))))
     operations.append(CommitOperationAdd(CARD, encoded(model_card(folder))))
+    for benchmark, entries in _eval_results(folder, step_of(checkpoint)).items():
+        content = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
+        operations.append(CommitOperationAdd(f".eval_results/{benchmark}.yaml", encoded(content)))
     api = HfApi()
     try:
         address = api.create_repo(name, private=config.private, exist_ok=True)
@@ -59,13 +72,46 @@ def push(run: str, name: str, config: PushConfig) -> str:
     return str(address)
 
 
+def _eval_results(folder: RunFolder, step: int) -> dict[str, list[dict[str, Any]]]:
+    """What `rlzoo eval` measured after a step, by benchmark, as leaderboards of the hub read it.
+
+    A benchmark that has none there, or of which not all problems were asked, gets no entry, and a warning names it.
+    Format: https://huggingface.co/docs/hub/eval-results. Raises UserError if the results are not readable.
+    """
+    from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+    results, entries, left_out = folder / "evaluation", dict[str, list[EvalResultEntry]](), list[str]()
+    with reading(results / RESULTS):
+        for name, measured in read_results(results).items():
+            settings, accuracy = measured["settings"], measured["figures"]["accuracy"]
+            problem_set, decoding = text(settings["problem_set"]), Decoding(**settings["decoding"])
+            benchmark = BENCHMARKS.get(problem_set)
+            if name.endswith(".regraded") or measured["run"]["step"] != step:
+                continue
+            if benchmark is None or not benchmark.hub_task or settings["problems"] != benchmark.rows:
+                left_out.append(problem_set)
+                continue
+            if not SHARE.holds(accuracy):
+                raise ValueError(f"accuracy={accuracy!r} is not {SHARE.name}")
+            notes, dataset = f"avg@{settings['samples']:d}, {decoding}", benchmark.hub.partition(":")[0]
+            entry = EvalResultEntry(dataset, benchmark.hub_task, round(100 * accuracy, 2), notes=notes)
+            entries.setdefault(benchmark.name, []).append(entry)
+    if left_out:
+        _logger.warning(
+            "%s: no entry in .eval_results/, as the hub has no leaderboard for it or not all problems were asked",
+            ", ".join(dict.fromkeys(left_out)),
+        )
+    return {benchmark: eval_result_entries_to_yaml(those) for benchmark, those in entries.items()}
+
+
 def _files(folder: RunFolder, checkpoint: Path) -> Iterator[Path]:
     """The model and the curves.
 
     Raises UserError if one of them, what the card is made of, or a folder on the way, is a link.
     """
     shards = sorted(path.name for path in checkpoint.iterdir() if _SHARD.fullmatch(path.name))
-    told = (folder.config, folder.objective, folder / "environment.json", *folder.path.glob("evaluation/*.jsonl"))
+    evaluated = (*folder.path.glob("evaluation/*.jsonl"), folder / "evaluation" / RESULTS)
+    told = (folder.config, folder.objective, folder / "environment.json", *evaluated)
     for path in (*(checkpoint / name for name in (*MODEL_FILES, *shards)), folder.curves, *told):
         if not path.exists() and not path.is_symlink():
             continue

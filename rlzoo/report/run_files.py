@@ -159,7 +159,7 @@ def curves_figure(
 ) -> Figure:
     """Four panels: accuracy with the held-out evaluations and their intervals, entropy, length, gradient norm."""
     with themed(palette="colorblind"):
-        figure = Figure(figsize=(11, 7), layout="constrained")
+        figure = Figure(figsize=(9, 6), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True)
         panels = [("accuracy", "accuracy (%)"), ("entropy", "entropy of the policy (nats)")]
         panels += [("length", "response length (tokens)"), ("gradient_norm", "gradient norm before clipping")]

@@ -57,6 +57,8 @@ class Benchmark:
     metric: str = ""
     contamination: str = ""
     """What is known of its problems having been in training data, with the source."""
+    hub_task: str = ""
+    """The task of the hub's leaderboard, in `eval.yaml` of the dataset; empty if the hub has no leaderboard for it."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ BENCHMARKS = {
         Benchmark("hmmt25", "MathArena/hmmt_feb_2025", rows=30, samples=32, split="train", contamination=YEAR_2025),
         Benchmark("brumo25", "MathArena/brumo_2025", rows=30, samples=32, split="train", contamination=YEAR_2025),
         Benchmark("cmimc25", "MathArena/cmimc_2025", rows=40, samples=32, split="train", contamination=YEAR_2025),
-        Benchmark("gsm8k", "openai/gsm8k:main", rows=1319, samples=4, contamination=GSM8K_KNOWN),
+        Benchmark("gsm8k", "openai/gsm8k:main", 1319, samples=4, contamination=GSM8K_KNOWN, hub_task="gsm8k"),
         *(
             Benchmark(f"kk{people}", "K-and-K/knights-and-knaves:test", 100, 4, split=f"{people}ppl", instruction=ROLES)
             for people in range(3, 8)

@@ -7,19 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard, constants
+import yaml
+from huggingface_hub import ModelCard, constants, parse_eval_result_entries
 from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
 from rlzoo.config import load_config, read_recorded, to_yaml
 from rlzoo.evaluation.evaluate import Evaluation
+from rlzoo.evaluation.kept import RESULTS
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.push import MODEL_FILES
-from rlzoo.report.run_files import CARD, model_card, published_config, write_reports
+from rlzoo.report.run_files import CARD, curves_of, model_card, published_config, write_reports
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
 from tests.conftest import error_of
+from tests.report.legible import assert_legible
 from tests.report.stand_in import Hub, Stand, serving
 
 
@@ -44,6 +47,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     ]
     words += ["evaluation.problems=4", "rollout.max_refills=50", "evaluation.decodings=[1/1,0/1]"]
     return train(load_config(words), Terminal(Console(quiet=True)), write_reports)
+
+
+def test_the_curves_are_legible(finished: RunFolder) -> None:
+    assert_legible(curves_of(finished))
 
 
 def test_no_name_of_a_folder_is_filled_in(finished: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +105,31 @@ def test_push_uploads_the_model_without_what_training_needs(finished: RunFolder,
     AutoTokenizer.from_pretrained(folder)
 
 
+def test_an_evaluation_on_all_problems_of_a_benchmark_with_a_leaderboard_gets_an_entry_there(
+    finished: RunFolder, hub: Hub, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunFolder(shutil.copytree(finished.path, tmp_path / "run"))
+    rows = [{"problem": f"{number}+1=", "answer": str(number + 1)} for number in range(4)]
+    (tmp_path / "data").mkdir()
+    for name in ("gsm8k", "math500"):
+        (tmp_path / "data" / f"{name}.json").write_text(json.dumps(rows))
+    words = ["benchmarks=gsm8k,math500", f"benchmarks_folder={tmp_path}/data", "evaluation.decodings=[0/1]"]
+    assert main(["eval", str(run.path), *words, "task.instruction="]) == 0
+    assert main(["push", str(run.path), "someone/model"]) == 0
+    assert not any("eval_results" in name for name in hub.files) and "gsm8k, math500: no entry" in caplog.text
+    results = json.loads((run / "evaluation" / RESULTS).read_text())
+    for entry in results.values():
+        entry["settings"]["problems"] = {"gsm8k": 1319, "math500": 500}[entry["settings"]["problem_set"]]
+    results["older"] = {**results[next(iter(results))], "run": {"folder": "elsewhere", "step": 0}}
+    (run / "evaluation" / RESULTS).write_text(json.dumps(results))
+    assert main(["push", str(run.path), "someone/model"]) == 0
+    (named,) = (name for name in hub.files if "eval_results" in name)
+    (read,) = parse_eval_result_entries(yaml.safe_load(hub.files[named]))
+    accuracy = next(it["figures"]["accuracy"] for it in results.values())
+    assert (named, read.dataset_id, read.task_id) == (".eval_results/gsm8k.yaml", "openai/gsm8k", "gsm8k")
+    assert read.value == round(100 * accuracy, 2) and read.notes == "avg@1, T=0, top-p=1"
+
+
 def test_push_uploads_what_it_lists_and_follows_no_link(
     finished: RunFolder, hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,6 +144,7 @@ def test_push_uploads_what_it_lists_and_follows_no_link(
     assert hub.files.keys() <= {*MODEL_FILES, "config.yaml", "curves.png", CARD}
     assert not any(b"secret" in content for content in hub.files.values())
     told = (run.objective, run / "environment.json", next((run / "evaluation").glob("*.jsonl")))  # by the card
+    told = (*told, run / "evaluation" / RESULTS)
     for path in (model / "vocab.txt", run.curves, run.config, *told):
         hub.files.clear()
         content = path.read_bytes() if path.exists() else None
