@@ -297,13 +297,14 @@ def _factor(logs: Sequence[float]) -> str:
 def _draw(data: pd.DataFrame, picture: Path) -> None:
     """Means over the seeds, in a band from the lowest to the highest of them."""
     sns.set_theme(style="whitegrid")
-    figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(8, 4.4), layout="constrained")
     shown = {"x": "step", "hue": "objective", "style": "objective", "markers": True, "dashes": False}
     for axis, token, title in zip(axes, ("useless", "useful"), (f"useless {USELESS}", f"useful {USEFUL}"), strict=True):
         sns.lineplot(data, y=token, errorbar=lambda it: (it.min(), it.max()), ax=axis, **shown)
-        axis.set(title=f"probability of the {title} at its places", ylabel="", yscale="log")
-    axes[0].legend().remove()
-    axes[1].legend(fontsize=8, title=None, loc="center left", bbox_to_anchor=(1, 0.5))
+        axis.set(ylabel="", yscale="log")
+        axis.set_title(f"probability of the {title} at its places", fontsize=10)
+        axis.legend().remove()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
     figure.savefig(picture, dpi=120)
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -282,11 +283,15 @@ COLORS = {
 }
 
 
+CLAIM = 52
+"""Characters in a line of a claim beside its interval."""
+
+
 def claims_figure(rows: Sequence[Row]) -> Figure:
     """Effect and interval of every claim in smallest differences that count; to the right is as the paper has it."""
     drawn = [row for row in rows if row.effect != ""]
     with sns.axes_style("whitegrid"):
-        figure = Figure(figsize=(11, 0.32 * len(drawn) + 1.2), layout="constrained")
+        figure = Figure(figsize=(8, 0.34 * len(drawn) + 1.2), layout="constrained")
         axis = figure.subplots()
         for place, row in enumerate(reversed(drawn)):
             sign = -1 if row.asks in ("lower", "not higher") else 1
@@ -295,8 +300,8 @@ def claims_figure(rows: Sequence[Row]) -> Figure:
             color = COLORS.get(Verdict(row.verdict), "0.85")
             axis.plot(ends, (place, place), color=color, linewidth=2)
             axis.plot(float(np.clip(float(row.effect) * scale, -6, 6)), place, "o", color=color)
-        labels = [f"{row.claim.removesuffix('.')} ({row.method})" for row in reversed(drawn)]
-        axis.set_yticks(range(len(drawn)), labels, fontsize=7)
+        labels = [fill(f"{row.claim.removesuffix('.')} ({row.method})", CLAIM) for row in reversed(drawn)]
+        axis.set_yticks(range(len(drawn)), labels, fontsize=8, linespacing=0.9)
         axis.axvspan(-1, 1, color="0.92", zorder=0)
         for verdict, color in COLORS.items():
             axis.plot([], [], "o-", color=color, label=verdict.value)

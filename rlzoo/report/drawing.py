@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.ndimage import gaussian_filter1d
 
 from rlzoo.files import file_written_atomically
+from rlzoo.report.formatting import folded
 from rlzoo.statistics.intervals import Estimate
 
 INK, GRID, UP, DOWN, SOFT = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
@@ -29,6 +30,8 @@ PAGE_COLORS = {
     SOFT: "var(--soft)",
 }
 WIDTH, HEIGHT = 5.0, 3.6
+LONGEST, LINES = 33, 3
+"""Characters in a line of a row's name, and lines."""
 PLOT = "plot"
 """Ends the id of the area between the axes."""
 
@@ -60,6 +63,13 @@ def draw_estimates(
         axis.errorbar(means, places, xerr=reach, **look)
     else:
         axis.errorbar(places, means, yerr=reach, **look)
+
+
+def row_label(name: str, most: int = LINES) -> str:
+    """An objective's name in lines that a picture has room for, the end of what is longer left out."""
+    lines = folded(name, LONGEST).split("\n")
+    kept = [*lines[: most - 1], "".join(lines[most - 1 :])]
+    return "\n".join(line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}\u2026" for line in kept if line)
 
 
 def label_color_bar(axis: Axes, words: str) -> None:

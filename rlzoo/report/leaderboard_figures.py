@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rlzoo.comparing.grid import Identity
 from rlzoo.comparing.leaderboard import Leaderboard, LeaderboardRow
-from rlzoo.report.drawing import DOWN, INK, UP, WIDTH, save_figure, smoothed, svg, themed
+from rlzoo.report.drawing import DOWN, INK, UP, WIDTH, row_label, save_figure, smoothed, svg, themed
 from rlzoo.report.leaderboard_statistics import PICTURED, in_percent
 
 DASHES = ("", "6 2", "2 2", "6 2 2 2")
@@ -87,8 +87,6 @@ DOTS_BELOW = 0.2
 """How far the seeds' dots are below the interval, in rows."""
 REACH = 3.0
 """Times the largest difference of a seed that the axis of differences reaches; wider intervals leave the picture."""
-LONGEST = 34
-"""Characters of a row's name."""
 ON_PAGES = {"better": UP, "worse": DOWN, "": INK}
 ON_WHITE = {"better": "#1f6fb4", "worse": "#c2482d", "": "0.4"}
 """What a verdict begins with, and the color of its row."""
@@ -153,8 +151,7 @@ def _color(verdict: str, colors: Mapping[str, str]) -> str:
 
 
 def _label(name: str, verdict: str) -> str:
-    shown = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026"
-    return f"{shown}\n{UNSTABLE}" if UNSTABLE in verdict else shown
+    return f"{row_label(name)}\n{UNSTABLE}" if UNSTABLE in verdict else row_label(name)
 
 
 # ---- the picture -----------------------------------------------------------------------------------------------------
@@ -186,7 +183,9 @@ def leaderboard_figure(
     name, first = shown[0]
     panels = [it for it in PICTURED if it.name in first and first[it.name].notna().any()]
     lines, rows = [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)], len(first)
-    heights = [0.9 + 0.3 * (rows + bool(untrained))] * len(shown) + [0.7 + 0.2 * rows] * len(lines)
+    tallest = max(row_label(row).count("\n") for row in first.objective)
+    row, small = max(0.3, 0.15 * (1 + tallest)), max(0.2, 0.13 * (1 + tallest))
+    heights = [0.9 + row * (rows + bool(untrained))] * len(shown) + [0.7 + small * rows] * len(lines)
     figure = Figure(figsize=(PICTURE_WIDTH, sum(heights) + 0.8), layout="constrained")
     parts = iter(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights).flat)
     for decoding, table in shown:
@@ -218,7 +217,7 @@ def _draw_decoding(figure: SubFigure, decoding: str, table: pandas.DataFrame, un
     draw_differences(difference, table, ON_WHITE)
     accuracy.set_title("accuracy after the last step (%)", loc="left", fontsize=9)
     baseline = next(iter(table.objective[table.verdict.str.startswith(BASELINE)]))
-    difference.set_title(f"difference to {baseline[:LONGEST]} (points)", loc="left", fontsize=9)
+    difference.set_title(f"difference to {row_label(baseline, most=1)} (points)", loc="left", fontsize=9)
     for axis in (accuracy, difference):
         axis.tick_params(labelsize=9)
     behind = difference.get_yaxis_transform()

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from rlzoo.lab.claims import FEWEST, Verdict, control_of, decided, verdict_of
+from rlzoo.lab.claims import FEWEST, Row, Verdict, claims_figure, control_of, decided, verdict_of
 from rlzoo.lab.suite.experiment import load_experiment
+from tests.report.legible import assert_legible
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ROWS = list(csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8")))
@@ -33,6 +34,10 @@ def test_every_declared_claim_has_its_row_and_its_verdict_is_that_of_its_interva
             bounds = (float(row[name]) for name in ("low", "high", "smallest"))
             assert row["verdict"] == decided(row["asks"], *bounds, int(row["seeds"])).value
         assert row["left"] or row["verdict"] not in (Verdict.OPEN.value, Verdict.CANNOT.value)
+
+
+def test_the_picture_of_all_claims_is_legible() -> None:
+    assert_legible(claims_figure([Row(**row) for row in ROWS]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("claim", ASKED, ids=lambda claim: f"{claim['experiment']}: {claim['claim']}")

@@ -38,6 +38,7 @@ from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
 from rlzoo.report.leaderboard_statistics import Statistic
 from rlzoo.statistics.verdicts import Finding, Verdict
 from tests.comparing.finished_runs import make_board
+from tests.report.legible import assert_legible, overlapping
 
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'>|`$x^2$[a](javascript:b)\u202e"
 
@@ -287,6 +288,15 @@ def test_the_picture_has_axes_for_each_decoding_the_verdicts_in_words_and_marks_
     assert {label for label in labels if "unstable" in label} == {f"{first.objective.iloc[0]}\nunstable"}
     words = [text.get_text() for axis in drawn.findobj(Axes) for text in axis.texts]
     assert words.count("unstable: more seeds") == 1
+
+
+def test_the_picture_is_legible_and_cuts_no_name_that_takes_three_lines(board: Leaderboard) -> None:
+    long = "grpo(beta=0.001)+clip_higher(high=0.24)+token_mean+top_entropy(fraction=0.2)"
+    tables = {at: table.assign(objective=[long, "grpo-kl"]) for at, table in frames(board).items()}
+    drawn = leaderboard_figure(board.title, tables, {})
+    assert_legible(drawn)
+    labels = [label for axis in drawn.findobj(Axes) for label in axis.get_yticklabels()]
+    assert "".join(labels[0].get_text().split()) == long and not overlapping(labels[:2])
 
 
 def test_the_number_of_seeds_that_find_a_difference_is_a_range(board: Leaderboard) -> None:

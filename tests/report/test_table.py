@@ -11,6 +11,7 @@ from rlzoo.errors import printable
 from rlzoo.report.table import MARKDOWN, PAGE, Cell, Column, PlainConsole, Table, code, in_markdown, shortened
 
 HOSTILE = "</td></tr></table><script>alert(1)</script>\"'>|`$x^2$[a](javascript:b)\n\x1b[31m\u202e\u2066\x00b"
+WORDS = "not distinguishable"
 NAME = "advantage_reweighting(alpha=0.1)+clip_higher-dynamic_sampling"
 
 
@@ -76,6 +77,12 @@ def test_a_table_that_is_too_wide_becomes_several_with_the_names_in_each(width: 
     heads = [line for line in lines if "objective" in line]
     assert len(heads) == sum("untrained model" in line for line in lines) > 1
     assert "objective" in printed(figures(), 400) and printed(figures(), 400).count("objective") == 1
+
+
+def test_a_text_is_folded_only_where_the_table_is_too_wide() -> None:
+    table = Table([Column("objective", is_text=True), Column("verdict", is_text=True, width=15)], [["grpo", WORDS]])
+    assert WORDS in printed(table, 80) and WORDS not in printed(table, 30)
+    assert printed(table, 30).split()[-3:] == ["grpo", *WORDS.split()]
 
 
 def test_a_name_is_broken_between_its_words_only() -> None:

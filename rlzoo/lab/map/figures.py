@@ -10,16 +10,14 @@ from matplotlib.figure import Figure
 
 from rlzoo.lab.map.estimates import plane
 from rlzoo.lab.map.zoo_map import RegimeMap, ZooMap
-from rlzoo.report.drawing import label_color_bar
+from rlzoo.report.drawing import label_color_bar, row_label
 
 LIKE, UNLIKE, INK = "#1f6fb4", "#c2482d", "0.15"
 WHITE_FROM = 0.6
 """How dark a cell is that numbers are white on."""
-LONGEST, ROW = 34, 60
-"""Characters of a name in a plane, and beside a row of biases."""
-NAME = 0.17
+NAME = 0.18
 """Inches that a name beside a plane takes, so that none covers the next."""
-IN_WORDS = {"on_policy": "Fresh rollouts", "stale": "Rollouts of an older policy"}
+IN_WORDS = {"on_policy": "On-policy rollouts", "stale": "Rollouts of an older policy"}
 """What the picture of planes calls its regimes."""
 SMALLEST = 3
 """Directions that a plane takes."""
@@ -42,10 +40,11 @@ def draw_plane(axis: Axes, regime_map: RegimeMap) -> None:
     first = [regime_map.expressions.index(group[0]) for group in groups]
     places = plane(regime_map.cosines[np.ix_(first, first)])
     biases = np.array([regime_map.behaviours[place].cosine.mean for place in first])
+    areas = np.array([60 + 16 * (len(group) - 1) for group in groups])
     points = axis.scatter(
         places[:, 0],
         places[:, 1],
-        s=[60 + 16 * (len(group) - 1) for group in groups],
+        s=areas,
         c=closeness(biases),
         cmap=colors(),
         vmin=-1,
@@ -55,15 +54,16 @@ def draw_plane(axis: Axes, regime_map: RegimeMap) -> None:
         zorder=3,
     )
     rows = max(1, len(groups))
-    for number, (group, place) in enumerate(zip(groups, places, strict=True), 1):
-        axis.annotate(str(number), place, (4, 4), textcoords="offset points", fontsize=7.5, color=INK, zorder=4)
+    for number, (group, place, area) in enumerate(zip(groups, places, areas, strict=True), 1):
+        beside = 1 + float(np.sqrt(area / np.pi / 2))
+        axis.annotate(str(number), place, (beside, beside), textcoords="offset points", fontsize=8, color=INK, zorder=4)
         more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         height = 1 - (number - 0.5) / rows
-        text = f"{number}  {shortened_name(group[0])}{more}"
-        axis.text(1.03, height, text, transform=axis.transAxes, fontsize=7.5, color=INK, va="center")
+        text = f"{number}  {row_label(group[0], most=1)}{more}"
+        axis.text(1.03, height, text, transform=axis.transAxes, fontsize=8, color=INK, va="center")
     axis.set_xlabel("direction of the gradient, first axis (multidimensional scaling)", fontsize=8)
     axis.set_ylabel("second axis", fontsize=8)
-    axis.tick_params(labelsize=7)
+    axis.tick_params(labelsize=8)
     axis.grid(color="0.6", alpha=0.3)
     axis.figure.colorbar(points, ax=axis, location="bottom", shrink=0.8, aspect=40, pad=0.02)
     label_color_bar(axis, "against the policy gradient  \u2190  right angle  \u2192  along it")
@@ -75,7 +75,7 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
     rows = [name for name in regimes[0].expressions if all(name in regime_map.expressions for regime_map in regimes)]
     values = np.array([[regime_map.row(name).cosine.mean for regime_map in regimes] for name in rows])
     order = values.mean(1).argsort()[::-1]
-    figure = Figure(figsize=(3.0 + 0.62 * len(regimes), 1.8 + 0.2 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(2.8 + 0.42 * len(regimes), 2.0 + 0.22 * len(rows)), layout="constrained")
     axis = figure.subplots()
     sns.heatmap(
         closeness(values[order]),
@@ -83,12 +83,12 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
         vmin=-1,
         vmax=1,
         cmap=colors(),
-        annot=np.array([[f"{value:.2f}" for value in row] for row in values[order].clip(-1, 1)]),
+        annot=np.array([[f"{value:.2f}".replace("0.", ".") for value in row] for row in values[order].clip(-1, 1)]),
         fmt="",
-        annot_kws={"fontsize": 7.5},
+        annot_kws={"fontsize": 8},
         cbar_kws={"location": "bottom", "shrink": 0.8, "aspect": 50, "pad": 0.01},
-        xticklabels=[regime_map.regime.name.replace("_", "\n") for regime_map in regimes],
-        yticklabels=[shortened_name(rows[place], ROW) for place in order],
+        xticklabels=[regime_map.regime.name.replace("_", " ") for regime_map in regimes],
+        yticklabels=[row_label(rows[place]) for place in order],
         linewidths=0.6,
         linecolor="white",
     )
@@ -96,9 +96,14 @@ def bias_figure(zoo_map: ZooMap) -> Figure:
         cell.set_color("white" if abs(value) > WHITE_FROM else "0.15")
     axis.grid(visible=False)
     axis.xaxis.tick_top()
-    axis.tick_params(labelsize=8, length=0)
+    axis.tick_params(labelsize=8.5, length=0)
+    axis.tick_params(axis="x", rotation=50)
+    for label in axis.get_xticklabels():
+        label.set(ha="left", rotation_mode="anchor")
+    for label in axis.get_yticklabels():
+        label.set_linespacing(0.85)
     label_color_bar(axis, "opposite  \u2190  right angle  \u2192  the same direction (numbers: cosines)")
-    axis.set_title("How far each objective's mean gradient points along the policy gradient, by regime", fontsize=11)
+    figure.suptitle("How far each objective's mean gradient points along the policy gradient", fontsize=11)
     return figure
 
 
@@ -115,8 +120,3 @@ def plane_figure(maps: Sequence[RegimeMap]) -> Figure:
         "A point is a direction; near points are gradients that are alike; larger: more objectives.", fontsize=8
     )
     return figure
-
-
-def shortened_name(expression: str, longest: int = LONGEST) -> str:
-    """As much of an expression as a label holds."""
-    return expression if len(expression) <= longest else f"{expression[: longest - 1]}\u2026"

@@ -8,11 +8,11 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlzoo.lab.map.figures import colors, shortened_name
+from rlzoo.lab.map.figures import colors
 from rlzoo.lab.suite.experiment import BASE, TYPED, Claim
 from rlzoo.lab.suite.suite import SuiteTable
 from rlzoo.lab.suite.verdicts import ClaimVerdict, Contrasted, JudgedClaim, JudgedExperiment, Standing, deviation
-from rlzoo.report.drawing import label_color_bar
+from rlzoo.report.drawing import label_color_bar, row_label
 
 VERDICTS = {
     ClaimVerdict.HOLDS: "holds here",
@@ -55,7 +55,7 @@ def pictured_claims(suite: SuiteTable) -> list[tuple[JudgedExperiment, JudgedCla
 def forest_figure(suite: SuiteTable) -> Figure:
     """A row for each claim of a valid experiment; right is as published, filled where that or the contrary is sure."""
     rows = pictured_claims(suite)[::-1]
-    figure = Figure(figsize=(8.6, 1.0 + 0.26 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(8.0, 1.0 + 0.26 * len(rows)), layout="constrained")
     axis = figure.subplots()
     for place, pair in enumerate(rows):
         _draw_claim(axis, place, *pair)
@@ -87,7 +87,7 @@ def _draw_claim(axis: Axes, place: int, experiment: JudgedExperiment, judged: Ju
     axis.plot(np.clip(mean, -LIMIT, LIMIT), place, "o", color=color, markerfacecolor=fill)
     if abs(mean) > LIMIT:
         align = "left" if mean > 0 else "right"
-        axis.text(1.03 * LIMIT * np.sign(mean), place, f"{mean:+.0f}", va="center", ha=align, fontsize=7.5)
+        axis.text(1.03 * LIMIT * np.sign(mean), place, f"{mean:+.0f}", va="center", ha=align, fontsize=8)
 
 
 def _label(experiment: JudgedExperiment, judged: JudgedClaim) -> str:
@@ -156,13 +156,13 @@ def heat_figure(shown: Heat) -> Figure:
         np.array([[_shade(cell) for cell in row] for row in cells], dtype=float),
         annot=np.array([[SURE[cell.contrasted.standing] if cell else "" for cell in row] for row in cells]),
         fmt="",
-        annot_kws={"fontsize": 7, "color": "0.1"},
+        annot_kws={"fontsize": 8, "color": "0.1"},
         cmap=colors(),
         vmin=-HEAT_LIMIT,
         vmax=HEAT_LIMIT,
         cbar_kws={"location": "top", "shrink": 0.7, "aspect": 40, "pad": 0.01},
         xticklabels=[name.replace("_", "\n") for name in places],
-        yticklabels=[shortened_name(name) for name in names],
+        yticklabels=[row_label(name) for name in names],
         linewidths=0.5,
         ax=axis,
     )

@@ -13,9 +13,11 @@ import rlzoo
 from objectives.zoo import PARTS
 from rlzoo.commands import main
 from rlzoo.lab.keys import MapRegime
+from rlzoo.lab.map.figures import bias_figure, plane_figure
 from rlzoo.lab.map.regimes import QUANTITIES, REGIMES
 from rlzoo.lab.map.view import change, markdown
 from rlzoo.lab.map.zoo_map import ZooMap
+from tests.report.legible import assert_legible, overlapping, words
 from tests.report.test_page import HOSTILE
 
 OWN = '''
@@ -78,6 +80,20 @@ def test_what_is_the_same_here_is_said_and_what_does_not_act(found: ZooMap) -> N
     group = next(group for group in regime.groups if "stapo" in group)
     assert "justrl" in group and "grpo-kl" not in group
     assert "s2t" in regime.row("stapo").idle
+
+
+def test_pictures_are_legible_and_no_name_covers_another(found: ZooMap) -> None:
+    (regime,) = found.regimes
+    names = ["grpo-kl+token_mean+sampler_correction(level=product)", *(f"objective_{number}" for number in range(59))]
+    behaviours = [replace(regime.behaviours[0], expression=name) for name in names]
+    many = replace(regime, behaviours=behaviours, cosines=np.eye(len(names)))
+    plane, bias = plane_figure([many]), bias_figure(replace(found, regimes=[many] * len(REGIMES)))
+    assert_legible(plane)
+    assert_legible(bias)
+    named = [text for text in words(plane) if "  objective_" in text.get_text()]
+    assert len(named) == 59 and not overlapping(named)
+    beside = bias.axes[0].get_yticklabels()
+    assert {"".join(text.get_text().split()) for text in beside} == {*names} and not overlapping(beside)
 
 
 def test_known_biases_are_sure(found: ZooMap) -> None:

@@ -21,6 +21,7 @@ from rlzoo.lab.suite.view import (
     verdict,
 )
 from tests.lab.suite.settings import drawn, rare, shifted, table
+from tests.report.legible import assert_legible
 from tests.report.test_page import HOSTILE
 
 
@@ -59,7 +60,9 @@ def test_the_picture_of_the_claims_leaves_out_what_is_void_and_shows_as_publishe
 ) -> None:
     pictured = pictured_claims(small_suite)
     assert 0 < len(pictured) < len(small_suite.claims)
-    (axis,) = forest_figure(small_suite).axes
+    figure = forest_figure(small_suite)
+    assert_legible(figure)
+    (axis,) = figure.axes
     labels = [label.get_text() for label in axis.get_yticklabels()][::-1]
     for (it, judged), label in zip(pictured, labels, strict=True):
         assert label.startswith(it.results.experiment.name.replace("_", " ")) and judged.compared.difference
@@ -109,4 +112,4 @@ def test_the_heat_map_is_darkest_where_the_score_moved_most_and_knows_the_better
     of_dapo = shown["dapo"]
     assert of_dapo["rare_0"].better > 1 > -1 > of_dapo["rare_1"].better
     assert "grpo-kl+clip_higher" in shown and "grpo-kl" not in shown
-    assert heat_figure(shown).axes
+    assert_legible(heat_figure(shown))
