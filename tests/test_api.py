@@ -208,6 +208,15 @@ def test_importing_rlzoo_imports_nothing_that_takes_long() -> None:
 
 
 @pytest.mark.slow
+def test_training_imports_nothing_that_only_its_end_or_another_command_needs() -> None:
+    later = (
+        "{'datasets', 'matplotlib', 'pandas', 'pyarrow', 'scipy.stats', 'seaborn', 'sklearn', 'transformers.trainer'}"
+    )
+    code = f"import sys, rlzoo.report.terminal, rlzoo.training.run; print(*{later} & {{*sys.modules}})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+@pytest.mark.slow
 def test_a_script_needs_no_guard_and_is_started_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
