@@ -19,7 +19,7 @@ from rlzoo.comparing.compare import CellRun
 from rlzoo.comparing.grid import read_grid
 from rlzoo.errors import Fault
 from rlzoo.files import read_json_lines, write_json, write_json_lines
-from rlzoo.model.pretrained import ADAPTER_CONFIG, MANIFEST
+from rlzoo.model.pretrained import ADAPTER_CONFIG, MANIFEST, write_manifest
 from tests.conftest import error_of, fault_of
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.thinned import thinned
@@ -290,10 +290,10 @@ class Pickled:
 
 def test_a_pickle_in_a_checkpoint_is_not_loaded(run: Path, marker: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (checkpoint,) = (run / "checkpoints").iterdir()
-    (checkpoint / MANIFEST).unlink()
     (checkpoint / "model.safetensors").unlink()
     for name in ("pytorch_model.bin", "training/optimizer.bin", "training/optimizer.pt"):
         (checkpoint / name).write_bytes(pickle.dumps(Pickled(marker)))
+    write_manifest(checkpoint, 1)
     assert "model.name=" in error_of(capsys, "eval", run) and not marker.exists()
     pickle.loads((checkpoint / "pytorch_model.bin").read_bytes())
     assert marker.exists(), "it would have run"
@@ -303,14 +303,15 @@ def test_a_pickle_that_a_configuration_names_is_not_loaded(
     run: Path, marker: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (checkpoint,) = (run / "checkpoints").iterdir()
-    (checkpoint / MANIFEST).unlink()
     model = json.loads((checkpoint / "config.json").read_text())
     write_json(checkpoint / "config.json", {**model, "transformers_weights": "adapter_model.bin"})
     (checkpoint / "adapter_model.bin").write_bytes(pickle.dumps(Pickled(marker)))
+    write_manifest(checkpoint, 1)
     resumed = ("train", run / "config.yaml", f"output={run}", "resume=true", "train.steps=2")
     for words in (("eval", run), resumed):
         assert "names the weights adapter_model.bin" in error_of(capsys, *words) and not marker.exists()
     write_json(checkpoint / "config.json", {**model, "attn_implementation": "someone/kernel"})
+    write_manifest(checkpoint, 1)
     assert "code of the hub, attn_implementation=someone/kernel" in error_of(capsys, *resumed)
 
 
@@ -355,7 +356,6 @@ def with_every_trick(run: Path, marker: Path) -> None:
     classes = {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"}
     write_json(checkpoint / "config.json", {**model, "auto_map": classes})
     shutil.copy("theirs.py", checkpoint)
-    (checkpoint / MANIFEST).unlink()  # which would say that the files were changed
     megatron = {
         "peft_type": "LORA",
         "megatron_config": {"a": 1},
@@ -363,6 +363,7 @@ def with_every_trick(run: Path, marker: Path) -> None:
         "target_modules": ["q_proj"],
     }
     write_json(checkpoint / "training" / "adapter_config.json", megatron)
+    write_manifest(checkpoint, 1)  # which would say that the files were changed
     (checkpoint / "tokens.txt").symlink_to("/etc/hostname")
     lines = read_json_lines(records(run))
     for line in lines:

@@ -13,7 +13,7 @@ import pytest
 
 from rlzoo.commands import main
 from rlzoo.files import read_json_lines, write_json, write_json_lines
-from rlzoo.model.pretrained import MANIFEST
+from rlzoo.model.pretrained import write_manifest
 from tests.report.test_push import Hub, hub  # noqa: F401
 from tests.test_stranger import WORDS, clean, marker, records, run, say  # noqa: F401
 from tests.thinned import thinned
@@ -31,12 +31,12 @@ def damaged(run: Path, name: str, spoil: Callable[[Path], object]) -> Path:
 
 
 def in_checkpoint(change: Callable[[Path], object]) -> Callable[[Path], object]:
-    """What is done to its checkpoint, whose list of files is gone."""
+    """What is done to its checkpoint, and to the list of its files."""
 
     def spoil(run: Path) -> None:
         (checkpoint,) = (run / "checkpoints").iterdir()
-        (checkpoint / MANIFEST).unlink()
         change(checkpoint)
+        write_manifest(checkpoint, 1)
 
     return spoil
 

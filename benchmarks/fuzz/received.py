@@ -11,6 +11,8 @@ from random import Random
 
 from benchmarks.fuzz.mutations import bytes_changed, json_changed, lines_changed
 from benchmarks.fuzz.seeds import SUITE, Seeds
+from rlzoo.experiment.progress import step_of
+from rlzoo.model.pretrained import MANIFEST, write_manifest
 
 Change = Callable[[bytes, Random], bytes]
 Words = list[str]
@@ -68,14 +70,14 @@ def piped(seeds: Seeds, folder: Path, random: Random) -> Words:
 
 
 def checkpoint(name: str, change: Change, *commands: Words, of: str = "grid", at: str = _LAST) -> Make:
-    """A file of a checkpoint is changed, mostly in one without checksums: others stop there."""
+    """A file of a checkpoint is changed, and mostly the list of checksums with it: otherwise all stop there."""
 
     def make(seeds: Seeds, folder: Path, random: Random) -> Words:
         copy = copied(seeds.folder / of, folder, f"{at}/{name}", change, random) / at
-        if random.random() < 0.85:
-            (copy / "training/manifest.json").unlink(missing_ok=True)
         if random.random() < _LACKING:
             (copy / name).unlink(missing_ok=True)
+        if random.random() < 0.85 and name != MANIFEST:
+            write_manifest(copy, step_of(copy))
         return random.choice(commands)
 
     return make
@@ -97,7 +99,7 @@ def pushed(seeds: Seeds, folder: Path, random: Random) -> Words:
     file = random.choice(sorted(_PUSHED))
     grid = copied(seeds.grid, folder, file, _PUSHED[file], random)
     if random.random() < 0.5:
-        (grid / _LAST / "training/manifest.json").unlink()
+        write_manifest(grid / _LAST, step_of(grid / _LAST))
     odd = random.choice(("a", "../x", "a/b/c", "", "é/\x1b[31m", "-x/y"))
     name = "someone/model" if random.random() < 0.8 else odd
     return ["push", "grid/grpo-0", "--", name] if name.startswith("-") else ["push", "grid/grpo-0", name]

@@ -106,7 +106,7 @@ def peaks(experiment: Experiment, accelerator: Accelerator, folder: Path) -> dic
     with peak(found, "resumed, with moments"):
         models = loaded(frozenset(), saved)
         trainer = Trainer(experiment, accelerator, models.policy, None, sampler=None)  # type: ignore[arg-type]
-        load_optimizer(saved, trainer.optimizer, Progress())
+        load_optimizer(saved, trainer.optimizer)
     return found
 
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
 from rlzoo.model import pretrained
-from rlzoo.model.pretrained import ADAPTER_CONFIG, has_manifest
+from rlzoo.model.pretrained import ADAPTER_CONFIG
 
 _logger = logging.getLogger(__name__)
 
@@ -38,14 +38,9 @@ class Progress:
     """State of the objective's controllers."""
 
 
-def step_folders(folder: Path) -> list[Path]:
-    """The folders `step-NNNNNN` that lie in one, the first step's first."""
-    return sorted(path for path in folder.glob("step-*") if path.is_dir() and path.name[5:].isdecimal())
-
-
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a run, oldest first; each is there as a whole, but may have been damaged since."""
-    return step_folders(folder)
+    return sorted(path for path in folder.glob("step-*") if path.is_dir() and path.name[5:].isdecimal())
 
 
 def step_of(folder: Path) -> int:
@@ -54,22 +49,16 @@ def step_of(folder: Path) -> int:
 
 
 def damage(checkpoint: Path) -> str:
-    """What is not as it was saved, in words; empty if all is. Without a list of its files, what lacks is seen alone."""
+    """What is not as it was saved, in words; empty if all is."""
     if (checkpoint / ADAPTER_CONFIG).exists():
         return f"it has {ADAPTER_CONFIG}, which no run writes"
-    needed = ("config.json", PROGRESS, OPTIMIZER)
-    if has_manifest(checkpoint):
-        return pretrained.damage(checkpoint, step_of(checkpoint), frozenset(needed))
-    lacking = [name for name in needed if not (checkpoint / name).is_file()]
-    return f"it has no {lacking[0]}" if lacking else ""
+    return pretrained.damage(checkpoint, step_of(checkpoint), frozenset(("config.json", PROGRESS, OPTIMIZER)))
 
 
 def check_whole(checkpoint: Path) -> None:
-    """Raises UserError for a checkpoint that is damaged; a warning says of one that it has no checksums."""
+    """Raises UserError for a checkpoint that is damaged."""
     if why := damage(checkpoint):
         raise UserError(damaged_in_words(checkpoint, why))
-    if not has_manifest(checkpoint):
-        _logger.warning("%s is of a version without checksums: whether it is as it was saved is not known", checkpoint)
 
 
 def newest_whole(folder: Path) -> Path | None:
@@ -80,7 +69,6 @@ def newest_whole(folder: Path) -> Path | None:
     saved = checkpoints(folder)
     for number, checkpoint in enumerate(reversed(saved), 1):
         if not (why := damage(checkpoint)):
-            check_whole(checkpoint)
             return checkpoint
         if number == len(saved):
             raise UserError(damaged_in_words(checkpoint, why))

@@ -194,29 +194,24 @@ def without_progress_bars() -> Iterator[None]:
 TRAINING = "training"
 """The folder of what training goes on from, beside the model's own files."""
 MANIFEST = f"{TRAINING}/manifest.json"
-"""The step, and of every file its bytes and its checksum; older versions wrote none."""
+"""The step, and of every file its bytes and its checksum."""
 
 
 def write_manifest(folder: Path, step: int) -> None:
-    """Lists the files of a model folder, which is complete but for this."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Lists the files of a model folder, which is complete but for this, or has an older list."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
     listed = {str(path.relative_to(folder)): _fingerprint(path) for path in files}
     write_json(folder / MANIFEST, {"step": step, "files": listed})
 
 
-def has_manifest(folder: Path) -> bool:
-    """Whether checksums of the folder's files are there to compare with."""
-    return (folder / MANIFEST).is_file()
-
-
 def damage(folder: Path, step: int | None = None, needed: frozenset[str] = frozenset()) -> str:
-    """What of the listed files is not as it was saved, in words; empty if all is, or nothing is listed.
+    """What of the listed files is not as it was saved, in words; empty if all is.
 
-    With a step the list has to be of that step, to have what is `needed`, and to hold for what training goes on from;
-    otherwise it is asked about the model alone.
+    With a step the list has to be there, to be of that step, to have what is `needed`, and to hold for what training
+    goes on from; otherwise it is asked about the model alone, of which it need not be there.
     """
-    if not has_manifest(folder):
-        return ""
+    if not (folder / MANIFEST).is_file():
+        return "" if step is None else f"it has no {MANIFEST}"
     try:
         manifest = read_json((folder / MANIFEST).read_text(encoding="utf-8"))
         files: Mapping[str, Any] = dict(manifest["files"])

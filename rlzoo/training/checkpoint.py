@@ -32,7 +32,7 @@ from rlzoo.files import folder_written_atomically, write_json
 from rlzoo.model.accelerator import broadcast_from_main
 from rlzoo.model.lora import adapters, add_adapters, set_adapters
 from rlzoo.model.policy import Policy, load_policy
-from rlzoo.model.pretrained import INITIAL, POLICY, Pretrained, errors_naming, has_manifest, write_manifest
+from rlzoo.model.pretrained import INITIAL, POLICY, Pretrained, errors_naming, write_manifest
 from rlzoo.model.sharded_loading import fill, load_shared_out
 from rlzoo.model.sharding import (
     Sharding,
@@ -168,12 +168,11 @@ def load_weights(checkpoint: Path, policy: Policy) -> None:
         policy.load(checkpoint)
 
 
-def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer) -> None:
     """Restores the optimiser's moments and step counts; its settings stay those of the configuration.
 
     Of sharded parameters each process reads its rows alone. Raises ValueError on all of them for moments that no
-    training leaves, and for a parameter that has lost its own. Where checksums say that none is lost, a parameter
-    without any had no gradient: an expert that no token chose.
+    training leaves. A parameter without any had no gradient: an expert that no token chose.
     """
     with safe_open(checkpoint / OPTIMIZER, "pt") as file:
         shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (no mapping)
@@ -191,9 +190,8 @@ def load_optimizer(checkpoint: Path, optimizer: torch.optim.Optimizer, progress:
             wrong.append(str(error))
     if everywhere := sorted(gather_object(wrong)):
         raise ValueError(everywhere[0])
-    is_begun = progress.updates > progress.updates_skipped
-    for number in state if has_manifest(checkpoint) or not is_begun else range(len(parameters)):
-        if lacking := {"step", *MOMENTS} - state.get(number, {}).keys():
+    for number, held in state.items():
+        if lacking := {"step", *MOMENTS} - held.keys():
             raise ValueError(f"{OPTIMIZER}: parameter {number} has no {', '.join(sorted(lacking))}")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 

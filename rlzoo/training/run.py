@@ -238,7 +238,7 @@ def load_trainer(
             if checkpoint is not None:
                 with readable(checkpoint):
                     if learns:
-                        load_optimizer(checkpoint, trainer.optimizer, progress)
+                        load_optimizer(checkpoint, trainer.optimizer)
                     if config.rollout.ahead:
                         here = experiment, sampler, accelerator, progress
                         trainer.ahead = read_ahead(checkpoint, *here, vocabulary)

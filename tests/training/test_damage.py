@@ -16,10 +16,10 @@ from torch.distributed import DistBackendError, DistNetworkError
 import rlzoo
 from rlzoo.commands import main
 from rlzoo.errors import fault_in
-from rlzoo.experiment.progress import checkpoints
+from rlzoo.experiment.progress import checkpoints, step_of
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import read_json_lines
-from rlzoo.model.pretrained import MANIFEST
+from rlzoo.model.pretrained import write_manifest
 from rlzoo.rollout.transformers_engine import TransformersEngine
 from rlzoo.training import run as loop
 from rlzoo.training.step import Trainer
@@ -281,7 +281,7 @@ def test_weights_that_are_no_numbers_are_one_line(run: RunFolder, capsys: pytest
     weights[name].view(-1)[0] = math.nan
     save_file(weights, run / CHECKPOINT / "model.safetensors", metadata={"format": "pt"})
     for checkpoint in checkpoints(run / "checkpoints"):
-        (checkpoint / MANIFEST).unlink()
+        write_manifest(checkpoint, step_of(checkpoint))
     assert name in error_of(capsys, "eval", "run") and CHECKPOINT in error_of(capsys, "inspect", "run")
     assert "no number" in error_of(capsys, "eval", "run")
 
