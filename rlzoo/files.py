@@ -209,16 +209,14 @@ def json_lines(path: Path, fields: Fields = _ANY) -> Iterator[dict[str, Any]]:
 
 
 def _record(line: str, fields: Fields, place: str) -> dict[str, Any]:
-    remedy = "put back a copy, or remove the line"
     try:
         record = read_json(line)
+        wrong = fields.wrong(record) if isinstance(record, dict) else "is no record"
     except ValueError:
-        raise UserError(f"{place} is not readable as JSON; {remedy}") from None
-    if not isinstance(record, dict):
-        raise UserError(f"{place} is no record; {remedy}")
-    if wrong := fields.wrong(record):
-        raise UserError(f"{place} {wrong}; {remedy}")
-    return record
+        record, wrong = {}, "is not readable as JSON"
+    if wrong:
+        raise UserError(f"{place} {wrong}; put back a copy, or remove the line")
+    return cast(dict[str, Any], record)
 
 
 def locked(path: Path) -> IO[str] | None:

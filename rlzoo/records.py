@@ -37,10 +37,9 @@ TEXT = Kind("text", lambda value: isinstance(value, str))
 TEXT_OR_NOTHING = Kind("text or null", lambda value: value is None or isinstance(value, str))
 PROMPT = Kind("text or chat messages", lambda value: isinstance(value, str | list))
 KEYS = Kind("keys with values", lambda value: isinstance(value, dict))
-NUMBERS = Kind("names with numbers", lambda value: isinstance(value, dict) and all(map(_is_number, value.values())))
-BOUNDED = Kind(
+NUMBERS = Kind(
     "names with numbers up to 1e100",
-    lambda value: NUMBERS.holds(value) and all(map(math.isfinite, value.values())),
+    lambda value: isinstance(value, dict) and all(_is_number(it) and math.isfinite(it) for it in value.values()),
 )
 ANYTHING = Kind("anything", lambda value: True)
 
@@ -75,10 +74,8 @@ def text(value: Any) -> str:
 
 def name_inside(name: str) -> str:
     """The name itself. Raises UserError for one that leads out of the folder that it is in, or is too long for one."""
-    if name in ("", "..") or Path(name).name != name:
-        raise UserError(f"the recorded name {name!r} leads out of the folder; put back a copy")
-    if len(name.encode()) > _LONGEST_NAME:
-        raise UserError(f"the recorded name {name[:40]!r}... is too long for a folder; put back a copy")
+    if name in ("", "..") or Path(name).name != name or len(name.encode()) > _LONGEST_NAME:
+        raise UserError(f"the recorded name {name[:80]!r} leads out of the folder, or is too long; put back a copy")
     return name
 
 

@@ -16,7 +16,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.identity import part_sources
 from rlzoo.files import append_json_line, locked, read_json, read_json_lines, write_json, write_json_lines
 from rlzoo.lab.suite.experiment import BASE, FIRST_SEED, Arm, Experiment, load_experiment
-from rlzoo.records import BOUNDED, COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
+from rlzoo.records import COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
 from rlzoo.source import digest
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class Record:
 _CELL = Fields(
     {
         **{"experiment": TEXT, "source": TEXT, "arm": TEXT, "objective": TEXT, "settings": KEYS, "seed": COUNT},
-        **{"scores": BOUNDED, "touched": NUMBERS, "seconds": NUMBER},
+        **{"scores": NUMBERS, "touched": NUMBERS, "seconds": NUMBER},
     }
 )
 

@@ -25,7 +25,7 @@ from rlzoo.lab.suite.measures import Trained
 from rlzoo.lab.warmup import demonstrated_model
 from rlzoo.model.accelerator import make_accelerator, one_thread
 from rlzoo.model.pretrained import without_progress_bars
-from rlzoo.records import BOUNDED
+from rlzoo.records import NUMBERS
 from rlzoo.rollout.sampler import GradedRollouts
 from rlzoo.scripts import WithoutMain
 from rlzoo.tasks.outside import described
@@ -77,8 +77,8 @@ def run_cell(experiment: Experiment, arm: Arm, seed: int, model: Path) -> CellRe
             rollouts.extend(collected.examples)
         measured = experiment.measure(Trained(trainer, metrics, rollouts))
     scores = {name: float(value) for name, value in measured.items()}
-    if not BOUNDED.holds(scores):
-        raise UserError(f"the measure of {experiment.name} gives {scores}, which are not {BOUNDED.name}")
+    if not NUMBERS.holds(scores):
+        raise UserError(f"the measure of {experiment.name} gives {scores}, which are not {NUMBERS.name}")
     touched = {name for step in metrics for name in step if TOUCHED.fullmatch(name)}
     return CellResult(
         scores=scores,
