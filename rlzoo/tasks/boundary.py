@@ -57,7 +57,7 @@ def missing_kernel_features() -> str:
 
 def enter() -> None:
     """Puts this process inside, for good. Raises OSError if the kernel refuses."""
-    _prctl(_NO_NEW_PRIVILEGES, 1)
+    _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     _allow_only_reading()
     code = b"".join(_filter(platform.machine(), os.getpid()))
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -83,7 +83,7 @@ def _allow_only_reading() -> None:
 def end_with_parent(signal: int) -> None:
     """Has the kernel send this process the signal when the one that it was forked from is gone, where it can."""
     if sys.platform.startswith("linux"):
-        _prctl(_END_WITH_PARENT, signal)
+        _libc().prctl(_END_WITH_PARENT, ctypes.c_ulong(signal))
 
 
 @cache
@@ -146,14 +146,7 @@ def _landlock_version() -> int:
 def _call(name: str, *arguments: object) -> int:
     """A system call. Raises OSError if it fails."""
     typed = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
-    return _done(name, _libc().syscall(ctypes.c_long(system_calls(platform.machine())[name][0]), *typed))
-
-
-def _prctl(option: int, value: int) -> int:
-    return _done("prctl", _libc().prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))))
-
-
-def _done(name: str, result: int) -> int:
+    result = int(_libc().syscall(ctypes.c_long(system_calls(platform.machine())[name][0]), *typed))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
