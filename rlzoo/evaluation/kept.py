@@ -6,7 +6,6 @@ and sample, and as batches are always the same, an evaluation that was killed en
 
 import fcntl
 import json
-import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,8 +21,6 @@ from rlzoo.records import COUNT, Fields, Kind, reading
 
 RESULTS = "results.json"
 """Of every file of responses in a folder: what decided it, its figures, and what it was made with."""
-
-_logger = logging.getLogger(__name__)
 
 _PART = Fields({"number": COUNT, "records": Kind("a list", lambda value: isinstance(value, list))})
 
@@ -78,14 +75,9 @@ def check_same_settings(path: Path, before: Mapping[str, Any], now: Mapping[str,
     """Refuses to go on with, or to take for done, what other settings decided. Raises UserError naming one."""
     with reading(path.parent / RESULTS):
         change = changed_sources(now.get("code", {}), before.get("code", {}))
+        old, new = without_code(before), without_code(json.loads(json.dumps(now)))
     if change:
         raise UserError(f"{change} has changed since {path} was made; another output= keeps both")
-    if now.get("code") and "code" not in before:
-        _logger.warning(
-            "%s does not say which code of %s it is of: rlzoo did not record that", path, ", ".join(now["code"])
-        )
-    with reading(path.parent / RESULTS):
-        old, new = without_code(before), without_code(json.loads(json.dumps(now)))
     usual = flat({"task": asdict(TaskConfig())})  # what a version without the key did
     old = {**{key: usual.get(key) for key in new if key.startswith("task.")}, **old}
     for key in dict.fromkeys([*new, *old]):

@@ -71,8 +71,6 @@ def read_ahead(
 ) -> GradedRollouts:
     """The share of this rank in what a checkpoint has ahead, graded again. Raises ValueError for what none can be."""
     saved = load_file(checkpoint / AHEAD)
-    if saved["version"].dim() == 1:  # earlier versions of rlzoo kept one number for each response
-        saved["version"] = saved["version"][:, None] * saved["mask"]
     problems = experiment.problems(progress.problems_used, experiment.config.rollout.prompts_per_step)
     _check_saved(saved, len(problems), experiment.config.rollout.responses_per_prompt, vocabulary)
     return grade_share(Rollouts(sampler.prompts(problems), **saved), problems, sampler, accelerator)
