@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,8 +36,8 @@ _VERL_VALUE = re.compile(rf"(?:^| - )([\w/@.-]+):(?:np\.\w+\()?({_NUMBER})\b")
 _VERL_LINE = re.compile(r"\bstep:\d+ - ")
 NAMED = 6
 """Names of a table without a metric that are told."""
-LONGEST_LINE = 1 << 20
-"""Bytes of a last line without an end that are read."""
+LONGEST_LINE = 1 << 24
+"""Characters of a line that are read; a stream may have no line's end at all."""
 LAST_STEP = 2.0**53
 """What is counted as a step at most: beyond it, numbers of this kind have gaps."""
 TRAINER_STATE = "trainer_state.json"
@@ -220,7 +220,9 @@ def _csv_records(path: Path) -> Iterator[Record]:
 def _console_records(path: Path) -> Iterator[Record]:
     """What TRL (a dict a line) and verl (`step:1 - name:value - ...`) print among other lines."""
     with path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
+        for line in iter(partial(file.readline, LONGEST_LINE), ""):
+            if len(line) == LONGEST_LINE:
+                raise UserError(f"{path} has a line of {LONGEST_LINE} characters or more; give what a trainer prints")
             if begin := _VERL_LINE.search(line):
                 yield dict(_VERL_VALUE.findall(line[begin.start() :]))
             elif "{" in line:

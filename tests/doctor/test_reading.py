@@ -288,6 +288,13 @@ def test_a_log_that_a_shell_hands_over_is_read(tmp_path: Path) -> None:
         os.close(reader)
 
 
+def test_a_stream_without_a_line_end_is_refused_in_a_line() -> None:
+    command = [sys.executable, "-m", "rlzoo", "doctor", "/dev/stdin"]
+    with open("/dev/zero", "rb") as zeros:
+        ran = subprocess.run(command, stdin=zeros, capture_output=True, text=True, timeout=25)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1) and "has a line of" in ran.stderr, ran.stderr
+
+
 def test_a_database_that_does_not_answer_in_time_is_refused_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
