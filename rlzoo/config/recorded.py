@@ -1,7 +1,7 @@
 """What a recorded file may do: it is data, and says nothing of what code to import.
 
-Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, a tool, an environment (also the
-address of a server that is one), an engine, or `model.trust_remote_code`; the keys say which they are. A name is
+Code from outside has a name: a part or recipe `my_module:part`, a task, a reward, a tool, an environment, an engine or
+the address of its server, or `model.trust_remote_code`; the keys say which they are. A name is
 imported if a person types it, or names a YAML file of their own that has it.
 What rlzoo has recorded (the config.yaml of a run, grid.json, kept responses) may have come from anybody: a name that
 no one but such a file says is refused, unless `trust=` names the file or a folder around it. `objective.json` is
