@@ -36,10 +36,6 @@ class EnvironmentClass:
     def __reduce__(self) -> tuple[Any, ...]:
         return load_class, (self.written,)
 
-    def make(self) -> Any:
-        """Makes an instance."""
-        return self.kind()
-
     def step(self, instance: Any, turn: Turn, functions: Mapping[str, Callable[..., Any]]) -> list[Answer]:
         """Makes the calls of a turn one after the other; its user hears one that calls nothing and is not truncated."""
         functions = {**functions, **{name: getattr(instance, name) for name in self.tools}}

@@ -5,7 +5,6 @@ So neither a state, nor a call that hangs or ends its process, reaches another e
 
 import inspect
 import json
-import logging
 import resource
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +26,6 @@ from rlzoo.tasks.tools import Tool, ToolPool, load_tools, read_calls, seed_gener
 SIDE_BY_SIDE = 8
 """Episodes of a core that act at once: those that wait for something cost nothing, those that calculate share its core
 and their time."""
-_logger = logging.getLogger(__name__)
 
 
 def open_environment(config: TaskConfig) -> AbstractContextManager[Environment | None]:
@@ -56,14 +54,14 @@ class _Episode:
         self.settings = settings
         self.functions = {tool.name: tool.function for tool in settings.tools}
 
-    def run(self, method: str, *arguments: Any) -> Any:
+    def __call__(self, method: str, *arguments: Any) -> Any:
         """Calls a method of this class."""
         return getattr(self, method)(*arguments)
 
     def reset(self, problem: Problem, seed: int) -> dict[str, Any]:
         """Makes the instance and resets it, with seeded generators of Python and numpy; gives the fields of a Step."""
         seed_generators(seed)
-        self.problem, self.instance, self.earned = problem, self.settings.source.make(), 0.0
+        self.problem, self.instance, self.earned = problem, self.settings.source.kind(), 0.0
         shown = wait_for(self.instance.reset(**_columns(self.instance.reset, problem)))
         if shown is not None and not isinstance(shown, str):
             raise TypeError(f"reset returned {one_line(repr(shown))}; it must return text, or None")
@@ -119,9 +117,7 @@ def _number(name: str, value: Any) -> float:
     try:
         return finite_number(value)
     except (TypeError, ValueError):
-        gave = "is" if name == TURN_REWARD else "returned"
-        must = "be" if name == TURN_REWARD else "return"
-        raise ValueError(f"{name} {gave} {one_line(repr(value))}; it must {must} a number") from None
+        raise ValueError(f"the value of {name} is {one_line(repr(value))}; it must be a number") from None
 
 
 def _columns(reset: Any, problem: Problem) -> dict[str, Any]:
@@ -130,11 +126,6 @@ def _columns(reset: Any, problem: Problem) -> dict[str, Any]:
     given = {"prompt": problem.prompt, "answer": problem.answer, **Row.of(problem).columns}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return {name: value for name, value in given.items() if takes_all or name in parameters}
-
-
-def _worker(settings: EpisodeSettings) -> Any:
-    """Returns the function of a worker."""
-    return _Episode(settings).run
 
 
 class EpisodePool(Sandbox):
@@ -152,11 +143,10 @@ class EpisodePool(Sandbox):
     def __init__(self, settings: EpisodeSettings, workers: int, timeout: float) -> None:
         self.settings, self.timeout = settings, timeout
         self._tools = [*(tool.name for tool in settings.tools), *settings.source.tools]
-        super().__init__(Work(partial(_worker, settings)), "task.environment", SIDE_BY_SIDE * workers)
+        super().__init__(Work(partial(_Episode, settings)), "task.environment", SIDE_BY_SIDE * workers)
         self._begun: list[tuple[Problem, int]] = []
         self._lost: dict[int, str] = {}
         """Row -> what happened to its episode."""
-        self._warned_of = set[str]()
 
     @classmethod
     def of(cls, config: TaskConfig) -> Self:
@@ -231,14 +221,9 @@ class EpisodePool(Sandbox):
             if outcome.kind == "answered":
                 values[row] = outcome.value
             else:
-                self._lose(row, outcome.told_of("it"))
+                self._lost[row] = error = outcome.told_of("it")
+                self.warn_once(f"{self.settings.source.written}: an episode is lost: {one_line(error)}")
         return values
-
-    def _lose(self, row: int, error: str) -> None:
-        self._lost[row] = error
-        if error not in self._warned_of:
-            self._warned_of.add(error)
-            _logger.warning("%s: an episode is lost: %s", self.settings.source.written, one_line(error))
 
     def _end(self) -> None:
         self.end(range(len(self._begun)))

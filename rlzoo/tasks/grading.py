@@ -69,7 +69,6 @@ class GraderPool(Sandbox):
         self.patience = Patience(timeout, "task.grader_timeout")
         self.step, self.steps = 0, 0
         """The training step whose responses are graded, and how many there are."""
-        self._told = set[str]()
         self._evaluates = getattr(grader, "evaluates", False)
         self._is_instant = getattr(grader, "instant", False)
 
@@ -153,15 +152,10 @@ class GraderPool(Sandbox):
 
     def _as_empty(self, problem: Problem, outcome: Outcome) -> Grade:
         """The grade of an empty response, which is given by a worker too: that may be slow as well."""
-        if outcome.kind == "timed_out":
-            raise UserError(
-                f"task.grader_timeout={self.timeout:g} seconds are not enough to grade an empty response to "
-                f"{problem.id}; raise it"
-            )
         if outcome.kind != "answered":
-            error = one_line(outcome.told_of("its process"))
             raise UserError(
-                f"grading an empty response to {problem.id} failed ({error}); a grader must give it a reward"
+                f"grading an empty response to {problem.id} failed ({one_line(outcome.told_of('its process'))}); a "
+                f"grader must give it a reward within task.grader_timeout={self.timeout:g} seconds"
             )
         return self._read(outcome.value, problem)
 
@@ -171,21 +165,15 @@ class GraderPool(Sandbox):
         may_abstain = getattr(self.grader, "may_abstain", False)
         is_scored = bool(is_scored) or not may_abstain  # a response may have taken over the worker
         if not is_scored:
-            self._tell(
+            self.warn_once(
                 f"task.reward gives None for a response to {problem.id}. Such responses and their groups are left out "
-                "of training, and count as wrong in evaluation"
+                "of training, and count as wrong in evaluation",
+                kind="no reward",
             )
         for what in [] if _is_confined(self.grader) else forbidden[:_MOST_TOLD]:
             remedy = f". {REMEDY}" if may_abstain else ""
-            self._tell(f"{one_line(str(what))}, which was refused, and went on without{remedy}")
+            self.warn_once(f"{one_line(str(what))}, which was refused, and went on without{remedy}")
         return checked_grade(Grade(reward, correct, tuple(rewards), is_scored), problem, may_abstain)
-
-    def _tell(self, text: str) -> None:
-        """Warns, the first time."""
-        kind = text.partition(" for a response to ")[0]
-        if kind not in self._told:
-            self._told.add(kind)
-            _logger.warning("%s", text)
 
     def _checked_work(self) -> Work:
         """Raises UserError for a grader that cannot be sent, or that only a boundary makes safe where there is none."""

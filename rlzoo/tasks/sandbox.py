@@ -8,6 +8,7 @@ inside the kernel's boundary too (`boundary`).
 """
 
 import gc
+import itertools
 import json
 import logging
 import os
@@ -45,12 +46,12 @@ GIVEN_UP = 1000
 """After so many time-outs all others count as timed out, too, where a step is bounded. They have taken 64 whole times,
 11 minutes of one worker at 10 s each, and time-outs take no more of a step."""
 STALLED = 60.0
-"""Seconds after which a worker that has not begun what it was asked, or a template that has not begun, is taken for
-lost."""
+"""Seconds after which a worker that has not begun what it was asked, or a template that does not answer, is taken for
+lost: on a busy machine either may wait long for the processor."""
 _ATTEMPTS = 3
 """How often a request is made whose worker is killed from outside."""
-_PATIENCE = 5.0
-"""Seconds that a template has to end a worker, or its workers and itself."""
+TO_CLOSE, _PATIENCE = 1.0, 5.0
+"""Seconds that workers have together to close what they have, and a template to end them and itself."""
 _BY_US = 256
 """In place of the exit code of a worker that its template killed."""
 _logger = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class Sandbox:
     def __init__(self, work: Work, named: str, side_by_side: int) -> None:
         self.work, self.named, self.side_by_side = work, named, side_by_side
         self._one_at_a_time, self._lock = Lock(), Lock()
+        self._warned_of = set[str]()
 
     def __enter__(self) -> Self:
         self._is_ended = False
@@ -171,7 +173,8 @@ class Sandbox:
 
     def __exit__(self, *_: object) -> None:
         self._is_ended = True
-        self.end([*self._waiting])
+        for worker in itertools.chain(*self._waiting.values()):
+            worker.channel.close()
         self._template.stop()
 
     def ask(self, requests: Sequence[Request]) -> list[Outcome]:
@@ -189,22 +192,27 @@ class Sandbox:
                     self._past.setdefault(request.worker, []).append((request, outcomes[place]))
             return outcomes
 
+    def warn_once(self, text: str, kind: str = "") -> None:
+        """Warns, but not twice of one kind; without a kind not twice of the same."""
+        if (kind or text) not in self._warned_of:
+            self._warned_of.add(kind or text)
+            _logger.warning("%s", text)
+
     def end(self, names: Sequence[int | None]) -> None:
-        """Ends workers by name; together they have a second for what they do when they are given up."""
+        """Ends workers by name."""
         for name in names:
             self._past.pop(name, None)
         ended = [worker for name in names for worker in self._waiting.pop(name, [])]
         for worker in ended:
             worker.channel.close()
-        deadline = time.monotonic() + 1.0
+        deadline = time.monotonic() + TO_CLOSE
         for worker in ended:
             worker.end(max(0.0, deadline - time.monotonic()))
 
     def _round(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of requests that are each made once."""
-        gone = {*ready([worker.channel for waiting in self._waiting.values() for worker in waiting], 0)}
-        for waiting in self._waiting.values() if gone else ():  # they have ended, or closed their channels
-            for worker in [worker for worker in waiting if worker.channel in gone]:
+        for waiting in self._waiting.values():
+            for worker in [it for it in waiting if ready([it.channel], 0)]:  # it has ended, or closed its channel
                 waiting.remove(worker)
                 worker.end()
         with ThreadPoolExecutor(self.side_by_side) as threads:
@@ -322,7 +330,7 @@ class _Template:
             try:
                 self._connection.send((0, 0.0))
                 send_handle(self._connection, there.fileno(), self._process.pid)
-                return _Worker(self, self._reply(STALLED), here)
+                return _Worker(self, self._reply(0.0), here)
             except (EOFError, OSError):
                 here.close()
                 self._process.kill()
@@ -336,7 +344,7 @@ class _Template:
         with self._lock:
             try:
                 self._connection.send((process, seconds))
-                return self._reply(seconds + _PATIENCE)
+                return self._reply(seconds)
             except (EOFError, OSError):  # with the template its workers are gone
                 self._process.kill()
                 return -signal.SIGKILL
@@ -348,8 +356,9 @@ class _Template:
         self._process.kill()
         self._process.join()
 
-    def _reply(self, seconds: float) -> int:
-        if not self._connection.poll(seconds):
+    def _reply(self, after: float) -> int:
+        """What it answers, once it has waited so many seconds. Raises EOFError for one that is gone or stalled."""
+        if not self._connection.poll(after + STALLED):
             raise EOFError
         return int(self._connection.recv())
 
@@ -387,8 +396,9 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
                 workers.add(process)
                 connection.send(process)
             killed = {process for process in killed if not os.waitpid(process, os.WNOHANG)[0]}
+    deadline = time.monotonic() + TO_CLOSE
     for process in workers:
-        _exit_code(process, 0.0)
+        _exit_code(process, max(0.0, deadline - time.monotonic()))
 
 
 def _exit_code(process: int, seconds: float) -> int:

@@ -156,7 +156,7 @@ def test_no_hostile_class_ends_anything_and_other_episodes_of_its_process_are_no
         begin(episodes, [PROBLEM], [1])
         assert not make_calls(episodes, [(0, [ADD])])[0][0].is_error
     assert "Hostile: an episode is lost: it took more than 1 seconds" in caplog.text
-    assert "get_reward returned nan; it must return a number" in caplog.text
+    assert "the value of get_reward is nan; it must be a number" in caplog.text
 
 
 @pytest.mark.slow

@@ -202,6 +202,20 @@ def test_a_template_that_is_stopped_keeps_no_command_from_ending(monkeypatch: py
     assert not template.is_running()
 
 
+@pytest.mark.slow
+def test_a_template_that_a_busy_machine_keeps_waiting_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "_PATIENCE", 0.2)
+    with GraderPool(grader, workers=1) as pool:
+        pool.grade([PROBLEM], ["a"])
+        template = pool._template
+        process = psutil.Process(template._process.pid)
+        process.suspend()
+        threading.Timer(2.0, process.resume).start()
+        graded = pool.grade([PROBLEM] * 2, ["crash", "a"])
+        assert pool._template is template
+    assert [it.outcome for it in graded] == ["failed", "graded"]
+
+
 def test_a_template_that_does_not_get_ready_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STALLED", "_PATIENCE"):
         monkeypatch.setattr(sandbox, name, 0.1)
