@@ -106,7 +106,9 @@ ORDER = re.compile(r"[<>]|\\(?:le|ge|ne|infty)(?![A-Za-z])")
 """What intervals and inequalities have."""
 
 _WORDS = r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}\d]*)\}"
-_LABEL = re.compile(rf"(?:{_WORDS}|([A-Za-z]{{3}}[A-Za-z ]*(?:\b(?:is|are|equals)\b|:)))\s*:?\s*(?=\S)")
+_LABEL = re.compile(
+    rf"(?:{_WORDS}|([A-Za-z]{{3}}[A-Za-z ]*(?:\b(?:is|are|equals)\b(?!\s+(?:an?\s+)?[A-Za-z]{{2}})|:)))\s*:?\s*(?=\S)"
+)
 _CHOSEN = re.compile(
     r"^(?:\\text\w*\s*\{\s*)?(?:the )?(?:correct )?(?:option|choice|answer)(?: is)?\s*:?\s*\}?\s*:?"
     r"\s*\(?([A-Z])\)?(?:\.?\s*\}?$|\s*(?=:\s*[^:]*$))",
@@ -331,7 +333,7 @@ _SETS = {
 _EMPTY, _NO_VALUES = (r"\emptyset", ""), "no solution"
 _SAID = re.compile(
     r"^(?:(?:it|this|that|there|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?"
-    r"(?:(?:an?|the|on) )?(?=[a-z])"
+    r"(?:(?:an?|the|on) )?(?=[a-z]{2})"
     r"|(?<=^yes) (?:it|they|he|she|there) (?:is|are|does|do|can)$|(?<=^no) (?:it|they|he|she|there) \w+ not$"
 )
 """What a sentence has around the word that answers."""
@@ -594,7 +596,7 @@ def _chosen(given: str, choice: re.Match[str]) -> set[str]:
 
 def _words(latex: str) -> str:
     """What a text says, in small letters; "" if it is none."""
-    words = re.sub(r"\\text\s*|[{}().'\"]", "", latex.replace(",", " ")).strip()
+    words = re.sub(r"\\text\s*|[{}().'\"]", "", re.sub(r",|\band\b", " ", latex)).strip()
     words = " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
     words = _SAID.sub("", words)
     return _NOTHING.get(words, words)

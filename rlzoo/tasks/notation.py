@@ -268,9 +268,8 @@ def with_powers_of_ten(text: str) -> str:
 
 def without_currency(text: str) -> str:
     r"""No signs of money; a sum alone, `\$5`, is `5 \text{dollars}`."""
-    if sum_of_money := _MONEY.match(text):
-        currency, amount, per = sum_of_money.groups()
-        return rf"{amount} \text{{{_CURRENCIES[currency]} {per or ''}}}"
+    if money := _MONEY.match(text):
+        return rf"{money[2]} \text{{{_CURRENCIES[money[1]]} {money[3] or ''}}}"
     return _CURRENCY.sub("", text).strip()
 
 
@@ -389,8 +388,9 @@ def rewritten(text: str, command: str, rewrite: Rule) -> str:
     return text
 
 
-_AND = r"\\text\s*\{\s*,?\s*(?:and|&)\s*,?\s*\}|(?<![A-Za-z\\])and(?![A-Za-z])|\\land(?![A-Za-z])|\\&"
-_OR = r"\\text\s*\{\s*,?\s*or\s*,?\s*\}|(?<![A-Za-z\\])or(?![A-Za-z])|\\lor(?![A-Za-z])"
+_ANDS, _ORS = r"and|&|und|et|(?<=\s)[yeи](?=\s)|和|与|及", r"or|oder|ou|(?<=\s)o(?=\s)|или|或"
+_AND = rf"\\text\s*\{{\s*,?\s*(?:{_ANDS})\s*,?\s*\}}|(?<![A-Za-z\\])and(?![A-Za-z])|\\land(?![A-Za-z])|\\&"
+_OR = rf"\\text\s*\{{\s*,?\s*(?:{_ORS})\s*,?\s*\}}|(?<![A-Za-z\\])or(?![A-Za-z])|\\lor(?![A-Za-z])"
 _BETWEEN_ELEMENTS = re.compile(rf"[,;]?\s*(?:{_OR}|{_AND})\s*[,;]?|[,;]")
 _BETWEEN_ALTERNATIVES = re.compile(_OR)
 
