@@ -137,7 +137,7 @@ leaderboard-knights: $(VENV)/runtime
 	$(RLZOO) leaderboard runs/leaderboard-knights equivalence=2
 
 leaderboard-calculator: $(VENV)/runtime
-	$(RLZOO) compare configs/leaderboard_calculator.yaml $(RECIPES) seeds=0,1,2 jobs=2 output=runs/leaderboard-calculator
+	$(RLZOO) compare configs/leaderboard_calculator.yaml $(CONTROLS) $(RECIPES) baseline=grpo-kl seeds=0,1,2 equivalence=2 jobs=2 output=runs/leaderboard-calculator
 	$(RLZOO) leaderboard runs/leaderboard-calculator equivalence=2
 
 leaderboard-smollm2: $(VENV)/smollm2
