@@ -83,14 +83,14 @@ def _eval_results(folder: RunFolder, step: int) -> dict[str, list[dict[str, Any]
     results, entries, left_out = folder / "evaluation", dict[str, list[EvalResultEntry]](), list[str]()
     with reading(results / RESULTS):
         for name, measured in read_results(results).items():
-            settings, accuracy = measured["settings"], measured["figures"]["accuracy"]
-            problem_set, decoding = text(settings["problem_set"]), Decoding(**settings["decoding"])
-            benchmark = BENCHMARKS.get(problem_set)
-            if name.endswith(".regraded") or measured["run"]["step"] != step:
+            settings, run = measured["settings"], measured.get("run") or {}
+            if name.endswith(".regraded") or run.get("step") != step:
                 continue
+            benchmark = BENCHMARKS.get(problem_set := text(settings["problem_set"]))
             if benchmark is None or not benchmark.hub_task or settings["problems"] != benchmark.rows:
-                left_out.append(problem_set)
+                left_out.append(one_line(problem_set))
                 continue
+            accuracy, decoding = measured["figures"]["accuracy"], Decoding(**settings["decoding"])
             if not SHARE.holds(accuracy):
                 raise ValueError(f"accuracy={accuracy!r} is not {SHARE.name}")
             notes, dataset = f"avg@{settings['samples']:d}, {decoding}", benchmark.hub.partition(":")[0]
