@@ -230,13 +230,18 @@ def digest(texts: Sequence[str] | Iterator[str]) -> str:
 
 
 def _weights(config: ModelConfig) -> str:
-    """The digest of a folder's weights and configuration; of a model on the hub the commit, or what was asked for."""
+    """The digest of a folder; of a model on the hub the commit, or what was asked for."""
     source = locate(config)
     folder = Path(source.path)
     if not folder.is_dir():
         revision = config.revision or "main"
         cached = try_to_load_from_cache(source.path, "config.json", revision=revision)
         return Path(cached).parent.name if isinstance(cached, str) else revision
+    return weights_digest(folder)
+
+
+def weights_digest(folder: Path) -> str:
+    """Of a model folder's weights and configuration."""
     state = blake2b(digest_size=16)
     for file in [folder / "config.json", *sorted(folder.glob("*.safetensors")), *sorted(folder.glob("*.bin"))]:
         state.update(file.name.encode() + b"\0")

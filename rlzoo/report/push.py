@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from rlzoo.config import PushConfig, to_yaml
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.kept import RESULTS, read_results
-from rlzoo.experiment.progress import check_whole, step_of
+from rlzoo.evaluation.target import weights_digest
+from rlzoo.experiment.progress import check_whole
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import encoded
-from rlzoo.records import SHARE, reading, text
+from rlzoo.records import COUNT, SHARE, reading, text
 from rlzoo.tasks.benchmarks import BENCHMARKS
 
 MODEL_FILES = (
@@ -53,9 +55,8 @@ def push(run: str, name: str, config: PushConfig) -> str:
     operations = [CommitOperationAdd(path.name, path) for path in files]
     operations.append(CommitOperationAdd(folder.config.name, encoded(to_yaml(published_config(folder)))))
     operations.append(CommitOperationAdd(CARD, encoded(model_card(folder))))
-    for benchmark, entries in _eval_results(folder, step_of(checkpoint)).items():
-        content = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
-        operations.append(CommitOperationAdd(f".eval_results/{benchmark}.yaml", encoded(content)))
+    for result, entries in _eval_results(folder, checkpoint).items():
+        operations.append(CommitOperationAdd(f".eval_results/{result}.yaml", encoded(yaml.safe_dump(entries))))
     api = HfApi()
     try:
         address = api.create_repo(name, private=config.private, exist_ok=True)
@@ -72,36 +73,41 @@ def push(run: str, name: str, config: PushConfig) -> str:
     return str(address)
 
 
-def _eval_results(folder: RunFolder, step: int) -> dict[str, list[dict[str, Any]]]:
-    """What `rlzoo eval` measured after a step, by benchmark, as leaderboards of the hub read it.
+def _eval_results(folder: RunFolder, checkpoint: Path) -> dict[str, list[dict[str, Any]]]:
+    """What `rlzoo eval` measured of these weights, by benchmark and decoding, as leaderboards of the hub read it.
 
     A benchmark that has none there, or of which not all problems were asked, gets no entry, and a warning names it.
-    Format: https://huggingface.co/docs/hub/eval-results. Raises UserError if the results are not readable.
+    Results that were graded again get none. Format: https://huggingface.co/docs/hub/eval-results. Raises UserError if
+    the results are not readable.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
-    results, entries, left_out = folder / "evaluation", dict[str, list[EvalResultEntry]](), list[str]()
+    results, entries, left_out = folder / "evaluation", dict[str, list[dict[str, Any]]](), list[str]()
     with reading(results / RESULTS):
-        for name, measured in read_results(results).items():
-            settings, run = measured["settings"], measured.get("run") or {}
-            if name.endswith(".regraded") or run.get("step") != step:
+        kept = read_results(results)
+        weights = weights_digest(checkpoint) if kept else ""
+        for name, measured in kept.items():
+            settings = measured["settings"]
+            is_regraded = name.endswith(".regraded") or "regraded_with" in measured
+            if is_regraded or dict(settings.get("model", {})).get("weights") != weights:
                 continue
             benchmark = BENCHMARKS.get(problem_set := text(settings["problem_set"]))
             if benchmark is None or not benchmark.hub_task or settings["problems"] != benchmark.rows:
                 left_out.append(one_line(problem_set))
                 continue
-            accuracy, decoding = measured["figures"]["accuracy"], Decoding(**settings["decoding"])
-            if not SHARE.holds(accuracy):
-                raise ValueError(f"accuracy={accuracy!r} is not {SHARE.name}")
-            notes, dataset = f"avg@{settings['samples']:d}, {decoding}", benchmark.hub.partition(":")[0]
+            accuracy, samples = measured["figures"]["accuracy"], settings["samples"]
+            if not SHARE.holds(accuracy) or not COUNT.holds(samples):
+                raise ValueError(f"accuracy={accuracy!r} is not {SHARE.name}, or samples={samples!r} {COUNT.name}")
+            decoding = Decoding.parse("/".join(map(str, asdict(Decoding(**settings["decoding"])).values())))
+            dataset, notes = benchmark.hub.partition(":")[0], f"avg@{samples}, {decoding}"
             entry = EvalResultEntry(dataset, benchmark.hub_task, round(100 * accuracy, 2), notes=notes)
-            entries.setdefault(benchmark.name, []).append(entry)
+            entries[f"{benchmark.name}-{decoding.slug}"] = eval_result_entries_to_yaml([entry])
     if left_out:
         _logger.warning(
             "%s: no entry in .eval_results/, as the hub has no leaderboard for it or not all problems were asked",
-            ", ".join(dict.fromkeys(left_out)),
+            one_line(", ".join(dict.fromkeys(left_out))),
         )
-    return {benchmark: eval_result_entries_to_yaml(those) for benchmark, those in entries.items()}
+    return entries
 
 
 def _files(folder: RunFolder, checkpoint: Path) -> Iterator[Path]:

@@ -113,21 +113,26 @@ def test_an_evaluation_on_all_problems_of_a_benchmark_with_a_leaderboard_gets_an
     (tmp_path / "data").mkdir()
     for name in ("gsm8k", "math500"):
         (tmp_path / "data" / f"{name}.json").write_text(json.dumps(rows))
-    words = ["benchmarks=gsm8k,math500", f"benchmarks_folder={tmp_path}/data", "evaluation.decodings=[0/1]"]
+    words = ["benchmarks=gsm8k,math500", f"benchmarks_folder={tmp_path}/data", "evaluation.decodings=[0/1,0.7/0.9]"]
     assert main(["eval", str(run.path), *words, "task.instruction="]) == 0
     assert main(["push", str(run.path), "someone/model"]) == 0
     assert not any("eval_results" in name for name in hub.files) and "gsm8k, math500: no entry" in caplog.text
     results = json.loads((run / "evaluation" / RESULTS).read_text())
     for entry in results.values():
         entry["settings"]["problems"] = {"gsm8k": 1319, "math500": 500}[entry["settings"]["problem_set"]]
-    results["older"] = {**results[next(iter(results))], "run": {"folder": "elsewhere", "step": 0}}
+    first = next(entry for entry in results.values() if entry["settings"]["problem_set"] == "gsm8k")
+    another = {**first["settings"], "model": {**first["settings"]["model"], "weights": "0"}}
+    results["of_another_model"] = {**first, "settings": another, "figures": {"accuracy": 0.111}}
+    results["graded_by_another"] = {**first, "regraded_with": {}, "figures": {"accuracy": 0.222}}
     (run / "evaluation" / RESULTS).write_text(json.dumps(results))
     assert main(["push", str(run.path), "someone/model"]) == 0
-    (named,) = (name for name in hub.files if "eval_results" in name)
-    (read,) = parse_eval_result_entries(yaml.safe_load(hub.files[named]))
-    accuracy = next(it["figures"]["accuracy"] for it in results.values())
-    assert (named, read.dataset_id, read.task_id) == (".eval_results/gsm8k.yaml", "openai/gsm8k", "gsm8k")
-    assert read.value == round(100 * accuracy, 2) and read.notes == "avg@1, T=0, top-p=1"
+    named = sorted(name for name in hub.files if "eval_results" in name)
+    assert named == [".eval_results/gsm8k-T0-p1.yaml", ".eval_results/gsm8k-T0.7-p0.9.yaml"]
+    read = [parse_eval_result_entries(yaml.safe_load(hub.files[name])) for name in named]
+    assert all(len(entries) == 1 for entries in read)
+    assert {(it.dataset_id, it.task_id) for (it,) in read} == {("openai/gsm8k", "gsm8k")}
+    assert read[0][0].notes == "avg@1, T=0, top-p=1"
+    assert read[0][0].value == round(100 * first["figures"]["accuracy"], 2)
 
 
 def test_push_uploads_what_it_lists_and_follows_no_link(
