@@ -23,5 +23,5 @@ def assert_legible(figure: Figure) -> None:
 
 def overlapping(texts: list[Text]) -> list[tuple[str, str]]:
     """Pairs of texts of which one covers a part of the other."""
-    boxes = {text.get_text(): text.get_window_extent() for text in texts}
-    return [(one, other) for one, other in itertools.combinations(boxes, 2) if boxes[one].overlaps(boxes[other])]
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+    return [(one, other) for (one, its), (other, theirs) in itertools.combinations(boxes, 2) if its.overlaps(theirs)]
