@@ -52,6 +52,8 @@ _ATTEMPTS = 3
 """How often a request is made whose worker is killed from outside."""
 TO_CLOSE, _PATIENCE = 1.0, 5.0
 """Seconds that workers have together to close what they have, and a template to end them and itself."""
+_NO_MORE = -1
+"""In place of a worker's number where none is asked for any more."""
 _BY_US = 256
 """In place of the exit code of a worker that its template killed."""
 _logger = logging.getLogger(__name__)
@@ -175,7 +177,7 @@ class Sandbox:
         self._is_ended = True
         for worker in itertools.chain(*self._waiting.values()):
             worker.channel.close()
-        self._template.stop()
+        self._template.stop(TO_CLOSE)
 
     def ask(self, requests: Sequence[Request]) -> list[Outcome]:
         """What becomes of each, in order; threads wait for each other. No two are for one named worker.
@@ -349,8 +351,11 @@ class _Template:
                 self._process.kill()
                 return -signal.SIGKILL
 
-    def stop(self) -> None:
-        """Ends it, with its workers."""
+    def stop(self, grace: float = 0.0) -> None:
+        """Ends it, with its workers, which have so many seconds together to close what they have."""
+        if grace:
+            with suppress(OSError):
+                self._connection.send((_NO_MORE, grace))
         self._connection.close()
         self._process.join(_PATIENCE)
         self._process.kill()
@@ -377,10 +382,13 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
             work.prepare()
     gc.freeze()  # what is there now is shared with workers, and not copied when one collects garbage
     workers, killed = set[int](), set[int]()  # who has ended keeps its number until it is asked for
+    process, grace = 0, 0.0
     with suppress(EOFError, OSError):
-        while True:
+        while process != _NO_MORE:
             process, seconds = connection.recv()
-            if process:
+            if process == _NO_MORE:
+                grace = seconds
+            elif process:
                 code = _exit_code(process, seconds)
                 workers.discard(process)
                 if code == _BY_US:
@@ -396,7 +404,7 @@ def _keep_template(connection: Connection, environment: Mapping[str, str], work:
                 workers.add(process)
                 connection.send(process)
             killed = {process for process in killed if not os.waitpid(process, os.WNOHANG)[0]}
-    deadline = time.monotonic() + TO_CLOSE
+    deadline = time.monotonic() + grace
     for process in workers:
         _exit_code(process, max(0.0, deadline - time.monotonic()))
 
