@@ -78,8 +78,12 @@ def newest_whole(folder: Path) -> Path | None:
 
 def damaged_in_words(checkpoint: Path, why: str) -> str:
     """That it is, and what to do."""
-    remedy = "remove this folder, and resume=true goes on from the one before, or from the first step"
-    return f"the checkpoint {checkpoint} is damaged: {why}; {remedy}"
+    is_listed = (checkpoint / pretrained.MANIFEST).is_file()
+    what = "remove this folder" if is_listed else "move this folder out of the run, where model.name= still reads it"
+    return (
+        f"the checkpoint {checkpoint} is damaged: {why}; {what}, and resume=true goes on from the one before, or from "
+        "the first step"
+    )
 
 
 def read_progress(checkpoint: Path) -> Progress:
