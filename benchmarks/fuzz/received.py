@@ -98,7 +98,7 @@ def pushed(seeds: Seeds, folder: Path, random: Random) -> Words:
     """A run whose model, card and configuration are uploaded; what these are made of is changed."""
     file = random.choice(sorted(_PUSHED))
     grid = copied(seeds.grid, folder, file, _PUSHED[file], random)
-    if random.random() < 0.5:
+    if random.random() < 0.5 and not file.endswith(MANIFEST):
         write_manifest(grid / _LAST, step_of(grid / _LAST))
     odd = random.choice(("a", "../x", "a/b/c", "", "é/\x1b[31m", "-x/y"))
     name = "someone/model" if random.random() < 0.8 else odd
