@@ -120,7 +120,8 @@ _IS = re.compile(
     re.IGNORECASE,
 )
 _CHANGES_THE_VALUE = re.compile(
-    r"\b(?:not?|never|least|most|less|more|than|between|or|except|after|before|twice|half|double)\b|n't", re.IGNORECASE
+    r"\b(?:not?|never|least|most|less|more|than|between|or|except|(?:twice|half|double) (?:of|the))\b|n't",
+    re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{([^{}\d]*[A-Za-z]\s)(-?\d(?:[\d.,]*\d)?)\.?([^{}\d]*)\}")
 _NAME = r"[A-Za-z](?:_\w|_\s*\{[^{}]*\})?"
@@ -179,7 +180,7 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Math
 
     Letters that stand alone are units only if `bare_units`; equations are values, not chains, only if `equations`.
     """
-    text = rising(_peeled(typeset(answer)))
+    text = _peeled(typeset(answer))
     parts = [_chain(part, bare_units) for part in elements(text) or [""]]
     chains = _in_order([chain for chain, _ in parts])
     if equations:
@@ -191,7 +192,7 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Math
         readings = [Reading((base[0],))]
     return MathAnswer(
         readings=tuple(dict.fromkeys(readings)),
-        regions=tuple(tuple(map(_peeled, elements(part))) for part in alternatives(text)),
+        regions=tuple(tuple(map(_peeled, elements(part))) for part in alternatives(rising(text))),
         base=base and base[1],
         units=tuple(unit for _, unit in parts),
         chains=tuple(chains),
@@ -203,7 +204,7 @@ def _peeled(text: str) -> str:
     if builder := _BUILDER.fullmatch(text):
         text = builder[1].strip()
     text = _CHOSEN.sub(r"\1", text)
-    if (sentence := _SENTENCE.fullmatch(text)) and _introduces(sentence[1]):
+    if (sentence := _SENTENCE.fullmatch(text)) and _introduces(sentence[1]) and _counts(sentence[3]):
         text = sentence[2] + (sentence[3].strip() and rf" \text{{{sentence[3]}}}")
     label = _LABEL.match(text)
     if label and _introduces(label[1] or label[2] or ""):
@@ -219,13 +220,18 @@ def _introduces(words: str) -> bool:
     return _IS.search(words) is not None and _CHANGES_THE_VALUE.search(words) is None
 
 
+def _counts(words: str) -> bool:
+    """Whether words behind a value in a sentence are none, a unit or one noun, as the ways of *There are 5 ways*."""
+    return re.fullmatch(r"\s*(?:[a-z]{3,}(?<![xnhf]th)s\.?)?", words) is not None or unit_of(words).is_known
+
+
 def _chain(part: str, bare_units: bool) -> tuple[Chain, str]:
     """The chain of equations that an element is, without units, and the unit of the last member."""
     whole = Chain.of(_COMPOUND.sub(_in_one_unit, part))
     members, units = zip(
         *(without_unit(_BASE_WORDS.sub(r"_{\1}", _peeled(member)), bare_units) for member in whole.members), strict=True
     )
-    return Chain(tuple(map(_text, members)), whole.relations), units[-1]
+    return Chain(tuple(rising(_text(member)) for member in members), whole.relations), units[-1]
 
 
 _COMPOUND = re.compile(
@@ -316,6 +322,7 @@ _GOLD_CHOICE = re.compile(
     r"([^\s}\\~].*|\\[A-Za-z{(].*)",
     re.DOTALL,
 )
+_MORE_CHOICES = re.compile(r"\band\b|[,;]|\).*\([A-Z]\)")
 _TO = re.compile(r"(\d)\s*(?:\\text\s*\{\s*to\s*\}|\bto\b)\s*(?=\d)")
 _RATIO = re.compile(r"[^:<>=]+(?::[^:<>=]+){2,}")
 _NOTHING = {
@@ -330,7 +337,7 @@ _SETS = {
     for words in ("all ", "set of ", "set of all ")
 }
 """What words say as a set."""
-_EMPTY, _NO_VALUES = (r"\emptyset", ""), "no solution"
+_EMPTY, _NO_VALUES = r"\emptyset", "no solution"
 _SAID = re.compile(
     r"^(?:(?:it|this|that|there|he|she|they|the(?: [a-z]+){1,3}) (?:is|are|was|were|will be) )?"
     r"(?:(?:an?|the|on) )?(?=[a-z]{2})"
@@ -368,7 +375,7 @@ def equivalent(gold: str, answer: str) -> bool:
     if _are_same_choices(gold, answer):
         return True
     choice = _GOLD_CHOICE.fullmatch(gold.strip())
-    if choice and not _choices(gold, is_worded=True):
+    if choice and not (_MORE_CHOICES.search(gold) and _choices(gold, is_worded=True)):
         return _is_choice_or_its_value(choice, answer)
     if (is_same := same_moment(*map(_peeled, map(typeset, (gold, answer))))) is not None:
         return is_same
@@ -553,7 +560,7 @@ def _equal(gold: Gold, reading: Reading) -> bool:
         given = _TO.sub(r"\1:", given)
     if _RATIO.fullmatch(wanted) or _RATIO.fullmatch(given):
         return _equal_ratios(wanted.split(":"), given.split(":"))
-    words = [_NO_VALUES if latex in _EMPTY else _words(latex) for latex in (wanted, given)]
+    words = [_NO_VALUES if latex == _EMPTY else _words(latex) for latex in (wanted, given)]
     if words[0] and words[0] == words[1]:
         return True
     if same(gold.meanings, parsed(_NUMBERS.get(_words(given), given))):

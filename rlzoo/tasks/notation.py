@@ -93,12 +93,13 @@ _SYNONYMS = tuple(
         (r"\\lbrace", r"\\{"),
         (r"\\rbrace", r"\\}"),
         (r"\\div", "/"),
+        (r"\\(?:text)?euro", "€"),
         (r"\\cr|\\tabularnewline", r"\\\\"),
         (r"_\s?\{\s?\\(max|min)\s?\}", r"_{\1}"),
         (r"_\s?\{\s?\\(?:text\w*|mathrm)\s?\{\s?([A-Za-z]+)\s?\}\s?\}", r"_{\1}"),
         (r"\\mathbb\s?([A-Z])", r"\\mathbb{\1}"),
         (r"\\lg", r"\\log_{10}"),
-        (r"\\(?:hat|vec)\s?\{?\s?\\?([ijk])(?:math)?\s?\}?", r" \1 "),
+        (r"\\(?:hat|vec)\s?(\{)?\s?\\?([ijk])(?:math)?\s?(?(1)\})", r" \2 "),
         (r"\\[ldc]frac|\\tfrac", r"\\frac"),
         (rf"(\\frac|\\sqrt(?:\s?\[\d\])?)\s?({_LETTER})", r"\1{\2}"),
         (r"(\\frac)\s([A-Za-z\d])", r"\1{\2}"),
@@ -268,7 +269,7 @@ def with_powers_of_ten(text: str) -> str:
 
 def without_currency(text: str) -> str:
     r"""No signs of money; a sum alone, `\$5`, is `5 \text{dollars}`."""
-    if money := _MONEY.match(text):
+    if money := _MONEY.match(re.sub(r"^([\d.,]+)\s?([€£])$", r"\2\1", text)):
         return rf"{money[2]} \text{{{_CURRENCIES[money[1]]} {money[3] or ''}}}"
     return _CURRENCY.sub("", text).strip()
 
@@ -301,22 +302,27 @@ def _is_sum(text: str) -> bool:
 
 
 def with_spaced_lists(text: str) -> str:
-    """The commas of `(3,125)` and `[1,100)` part values: brackets around one number with thousands say nothing."""
+    """Commas in brackets part values, as in `(3,125)` and `[1,100)`; those of `(1,000)` and `(1,500, 2,500)` do not."""
     return _LIST.sub(_spaced, text)
 
 
 _LIST = re.compile(
-    r"((?:^|[,;=]|\\c[au]p|\\in)\s*[(\[])([^()\[\]+*/=<>]*,\d{3}(?!\d)[^()\[\]+*/=<>]*)(?=[)\]]\s*(?:$|[,;]|\\c[au]p))"
+    r"((?:^|[,;=]|\\c[au]p|\\in)\s*[(\[])([^()\[\]+*/=<>]{0,400},\d{3}(?!\d)[^()\[\]+*/=<>]{0,400})(?=[)\]]\s*(?:$|[,;]|\\c[au]p))"
 )
 
 
 def _spaced(inside: re.Match[str]) -> str:
     items = inside[2].split(", ")
     has_thousands = len(items) > 1 and all(re.fullmatch(r"\s*-?\d{1,3}(?:,\d{3})*[^\d,]*", item) for item in items)
+    has_thousands &= ",0" in inside[2] or all("," in item for item in items)  # (100, 200,300) may have three values
     is_difference = re.search(r"[\w}]\s?-", inside[2]) is not None
     if is_difference:
         return inside[0]
-    return inside[1] + (re.sub(r",(?=\d)", "", inside[2]) if has_thousands else inside[2].replace(",", ", "))
+    return inside[1] + (
+        re.sub(r",(?=\d)", "", inside[2])
+        if has_thousands
+        else re.sub(r"(?<=\d),(?=0\d\d(?!\d))", "", inside[2]).replace(",", ", ")
+    )
 
 
 def with_columns_as_tuples(text: str) -> str:
@@ -388,9 +394,12 @@ def rewritten(text: str, command: str, rewrite: Rule) -> str:
     return text
 
 
-_ANDS, _ORS = r"and|&|und|et|(?<=\s)[yeи](?=\s)|和|与|及", r"or|oder|ou|(?<=\s)o(?=\s)|или|或"
-_AND = rf"\\text\s*\{{\s*,?\s*(?:{_ANDS})\s*,?\s*\}}|(?<![A-Za-z\\])and(?![A-Za-z])|\\land(?![A-Za-z])|\\&"
-_OR = rf"\\text\s*\{{\s*,?\s*(?:{_ORS})\s*,?\s*\}}|(?<![A-Za-z\\])or(?![A-Za-z])|\\lor(?![A-Za-z])"
+_ANDS, _ORS = "and|&|und|et|和|与|及", "or|oder|ou|или|或"
+_LETTERED = r"(?<=[\w)}\],;])(?<!\\cdot)(?<!\\times)\s*\\text\s*\{\s+[LETTERS]\s+\}(?=\s*[-\w\\(\[{])"
+"""A word of one letter, which joins only what stands on both its sides: `x+\text{ y }` is a sum."""
+_Y, _O = (_LETTERED.replace("LETTERS", letters) for letters in ("yeи", "o"))
+_AND = rf"{_Y}|\\text\s*\{{\s*,?\s*(?:{_ANDS})\s*,?\s*\}}|(?<![A-Za-z\\])and(?![A-Za-z])|\\land(?![A-Za-z])|\\&"
+_OR = rf"{_O}|\\text\s*\{{\s*,?\s*(?:{_ORS})\s*,?\s*\}}|(?<![A-Za-z\\])or(?![A-Za-z])|\\lor(?![A-Za-z])"
 _BETWEEN_ELEMENTS = re.compile(rf"[,;]?\s*(?:{_OR}|{_AND})\s*[,;]?|[,;]")
 _BETWEEN_ALTERNATIVES = re.compile(_OR)
 

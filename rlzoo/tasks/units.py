@@ -208,8 +208,10 @@ def conversion(wanted: str, given: str) -> str | None:
 
 
 def _money(unit: str, other: str) -> str:
-    """The unit, with 分 as a part of a yuan, not as a minute, where the other is money in yuan."""
-    return unit.replace("分", "fen") if dict(unit_of(other).powers) == {"yuan": 1} else unit
+    """The unit, with 分 as a part of a yuan and pounds as money where the other is money of that kind."""
+    powers = dict(unit_of(other).powers)
+    unit = re.sub(r"\bpounds?\b", "GBP", unit) if "GBP" in powers else unit
+    return unit.replace("分", "fen") if powers == {"yuan": 1} else unit
 
 
 def _raised_otherwise(first: frozenset[str], second: frozenset[str]) -> bool:

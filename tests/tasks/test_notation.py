@@ -175,6 +175,44 @@ def test_sets_have_no_order_and_tuples_and_columns_have(gold: str, answer: str, 
     assert equivalent(gold, answer) == is_right
 
 
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [
+        ("x>3", [r"x > 3\text{ cm}", "3<x"]),
+        (r"t \ge 2", [r"t \geq 2 \text{ hours}"]),
+        ("x > 5", [r"x > 5 \text{ dollars}"]),
+        (r"v > 20\,\text{km/h}", ["v > 20"]),
+        ("3 > x > 1", [r"3 > x > 1\text{ cm}", "1 < x < 3"]),
+        (r"\emptyset", [r"\{\}", r"\varnothing"]),
+        ("5", [rf"\text{{The {it} is }} 5" for it in ("amount left after shopping", "double root")]),
+        ("50", [r"\text{The total after the discount is } \$50"]),
+        (r"\frac{3\hat{i}+4\hat{j}}{5}", [r"\frac{3\hat i+4\hat j}{5}"]),
+        ("(100, 200, 300)", ["(100, 200,300)", "(100,200,300)"]),
+        ("(100, 200,300)", ["(100,200,300)", "(100, 200, 300)"]),
+        ("10,000", ["(10,000)", "(10000)"]),
+        ("x+y", [r"x+\text{ y }"]),
+        ("2e", [r"2\text{ e }"]),
+        ("(A) B", ["A"]),
+    ],
+)
+def test_a_right_answer_with_a_unit_a_word_or_a_space_more_is_right(gold: str, answers: list[str]) -> None:
+    assert [answer for answer in answers if not equivalent(gold, answer)] == []
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [
+        (r"\emptyset", ["", "x=", ".", r"\$", r"\quad"]),
+        ("no solution", ["", "."]),
+        ("5", [rf"\text{{The answer is 5 {it}}}" for it in ("over two", "point five", "root two", "pi", "by six")]),
+        ("5", [rf"\text{{The answer is 5 {it}}}" for it in ("out of ten", "to ten", "higher", "sixths")]),
+        ("5", [r"\text{twice the answer is } 5", r"\text{half of it is } 5"]),
+    ],
+)
+def test_nothing_at_all_and_words_that_change_a_value_are_wrong(gold: str, answers: list[str]) -> None:
+    assert [answer for answer in answers if equivalent(gold, answer)] == []
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 999), st.integers(1, 98), st.sampled_from(["{} {}/{}", r"{}\ {}/{}", r"{} \frac{{{}}}{{{}}}"]))
 def test_a_number_before_a_proper_fraction_is_added_to_it(whole: int, above: int, spelling: str) -> None:

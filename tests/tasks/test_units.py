@@ -46,3 +46,9 @@ def test_a_part_of_nothing_is_no_unit_and_degrees_may_be_of_a_temperature() -> N
     assert not equivalent(r"5\text{ m}", r"5\text{ m/0}")
     assert equivalent(r"20\text{ degrees}", r"20^\circ\text{C}")
     assert not equivalent(r"68^\circ\text{F}", r"68^\circ\text{C}")
+
+
+def test_a_pound_is_money_where_the_other_side_is() -> None:
+    assert equivalent("£5", "5 pounds") and equivalent("£5", r"5 \text{pounds}")
+    assert equivalent(r"20 \text{ pounds}", "£20") and not equivalent("£5", "5 lb")
+    assert not any(equivalent(euros, r"\$5") for euros in ("5€", r"\euro 5", "€5"))
