@@ -34,9 +34,9 @@ _logger = logging.getLogger(__name__)
 def push(run: str, name: str, config: PushConfig) -> str:
     """Uploads a run's last checkpoint as one commit of OWNER/MODEL; returns its address.
 
-    The model's files, the curves, the card, the configuration and results on benchmarks are uploaded, the last three
-    made anew and without paths of this machine. Raises UserError for a run without a checkpoint, for a damaged one, for
-    a link among these files and those that the card is made of, and for what the hub refuses.
+    It uploads the model's files, the curves, the card, the configuration and results on benchmarks. The card, the
+    configuration and the results are written for the upload, without paths of this machine. Raises UserError if the run
+    has no checkpoint or a damaged one, if one of the files that are read is a link, and if the hub refuses.
     """
     folder = RunFolder(Path(run))
     if not folder.config.exists():
@@ -86,10 +86,9 @@ def _eval_results(folder: RunFolder, checkpoint: Path) -> dict[str, list[dict[st
     with reading(results / RESULTS):
         kept = read_results(results)
         weights = weights_digest(checkpoint) if kept else ""
-        for name, measured in kept.items():
+        for measured in kept.values():
             settings = measured["settings"]
-            is_regraded = name.endswith(".regraded") or "regraded_with" in measured
-            if is_regraded or dict(settings.get("model", {})).get("weights") != weights:
+            if "regraded_with" in measured or dict(settings.get("model", {})).get("weights") != weights:
                 continue
             benchmark = BENCHMARKS.get(problem_set := text(settings["problem_set"]))
             if benchmark is None or not benchmark.hub_task or settings["problems"] != benchmark.rows:

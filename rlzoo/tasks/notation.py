@@ -312,17 +312,15 @@ _LIST = re.compile(
 
 
 def _spaced(inside: re.Match[str]) -> str:
-    items = inside[2].split(", ")
-    has_thousands = len(items) > 1 and all(re.fullmatch(r"\s*-?\d{1,3}(?:,\d{3})*[^\d,]*", item) for item in items)
-    has_thousands &= ",0" in inside[2] or all("," in item for item in items)  # (100, 200,300) may have three values
-    is_difference = re.search(r"[\w}]\s?-", inside[2]) is not None
-    if is_difference:
+    bracket, items = inside[1], inside[2]
+    if re.search(r"[\w}]\s?-", items):  # a difference
         return inside[0]
-    return inside[1] + (
-        re.sub(r",(?=\d)", "", inside[2])
-        if has_thousands
-        else re.sub(r"(?<=\d),(?=0\d\d(?!\d))", "", inside[2]).replace(",", ", ")
-    )
+    numbers = items.split(", ")
+    are_whole = all(re.fullmatch(r"\s*-?\d{1,3}(?:,\d{3})*[^\d,]*", number) for number in numbers)
+    is_marked = ",0" in items or all("," in number for number in numbers)  # (100, 200,300) may have three values
+    if len(numbers) > 1 and are_whole and is_marked:
+        return bracket + re.sub(r",(?=\d)", "", items)
+    return bracket + re.sub(r"(?<=\d),(?=0\d\d(?!\d))", "", items).replace(",", ", ")
 
 
 def with_columns_as_tuples(text: str) -> str:

@@ -352,7 +352,7 @@ class _Template:
                 return -signal.SIGKILL
 
     def stop(self, grace: float = 0.0) -> None:
-        """Ends it, with its workers, which have so many seconds together to close what they have."""
+        """Ends it and its workers. All workers together get `grace` seconds to close what they have."""
         if grace:
             with suppress(OSError):
                 self._connection.send((_NO_MORE, grace))
@@ -362,7 +362,7 @@ class _Template:
         self._process.join()
 
     def _reply(self, after: float) -> int:
-        """What it answers, once it has waited so many seconds. Raises EOFError for one that is gone or stalled."""
+        """Its answer, which may come `after` seconds or later. Raises EOFError if it is gone or stalled."""
         if not self._connection.poll(after + STALLED):
             raise EOFError
         return int(self._connection.recv())

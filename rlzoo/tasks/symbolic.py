@@ -56,8 +56,10 @@ def same(gold: Sequence[Any], answer: Sequence[Any]) -> bool:
     if wanted is None or given is None:
         return _verified(gold, answer)
     may_be_rounded = _has_no_end(gold[0]) and answer[0].has(Float)
-    if (may_be_rounded or abs(wanted) >= _LARGE) and _verified(gold, answer) == may_be_rounded:
-        return may_be_rounded
+    if may_be_rounded and _verified(gold, answer):
+        return True
+    if not may_be_rounded and abs(wanted) >= _LARGE and not _verified(gold, answer):
+        return False
     return _equal_numbers(wanted, given) and _is_no_difference(*exact)
 
 
