@@ -115,6 +115,17 @@ def test_where_all_are_damaged_nothing_begins_anew(run: Path, capsys: pytest.Cap
     assert "is damaged: it has no training/progress.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_checkpoint_without_checksums_is_a_model_outside_and_its_run_goes_on(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (LAST / MANIFEST).unlink()
+    assert "move this folder out of the run, where model.name= still reads it" in error_of(capsys, "eval", LAST)
+    shutil.move(LAST, "moved")
+    assert main(["eval", "moved", "task.name=sums", "evaluation.problems=2", "evaluation.samples=1"]) == 0
+    assert main([*GO_ON, "model.name=embedded:sums"]) == 0 and (LAST / MANIFEST).is_file()
+
+
 def test_moments_that_lack_are_seen_where_the_checksums_are_right(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
