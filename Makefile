@@ -46,7 +46,7 @@ OLDEST := .venv-oldest
 RELEASE := .venv-release
 PYTHONS ?= $(PYTHON)
 # Every environment has the versions that its tests passed with. LOCK=constraints.txt takes the newest that may be.
-# A module is compiled when it is first imported: most of them never are, and pip would take half of its time for that.
+# A module is compiled when it is first imported: most of them never are, and pip would take a third of its time for that.
 pip = $(1)/bin/python -m pip install --quiet --constraint $(or $(LOCK),locks/$(1:.%=%).txt) --no-compile
 OLD := rlzoo needs Python 3.11 or newer, and $(PYTHON) is {}.{}: give a newer one, make $(or $(MAKECMDGOALS),train) PYTHON=python3.11
 venv = @$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit("$(OLD)".format(*v) if v < (3, 11) else 0)' \

@@ -101,7 +101,7 @@ def differences_figure(table: pandas.DataFrame, label: str) -> Markup:
     def draw(axis: Axes) -> None:
         draw_differences(axis, table, ON_PAGES)
 
-    return Markup(svg(draw, label, 1.6 * WIDTH, 0.8 + row_height([table], 0.32) * len(table)))
+    return Markup(svg(draw, label, 1.6 * WIDTH, 0.8 + _row_height([table], 0.32) * len(table)))
 
 
 def draw_differences(axis: Axes, table: pandas.DataFrame, colors: Mapping[str, str]) -> None:
@@ -154,7 +154,7 @@ def _label(name: str, verdict: str) -> str:
     return f"{row_label(name)}\n{UNSTABLE}" if UNSTABLE in verdict else row_label(name)
 
 
-def row_height(tables: Sequence[pandas.DataFrame], least: float) -> float:
+def _row_height(tables: Sequence[pandas.DataFrame], least: float) -> float:
     """Inches for a row, in which the label with the most lines has room."""
     lines = [_label(row.objective, row.verdict).count("\n") + 1 for table in tables for row in table.itertuples()]
     return max(least, 0.16 * max(lines))
@@ -189,8 +189,7 @@ def leaderboard_figure(
     name, first = shown[0]
     panels = [it for it in PICTURED if it.name in first and first[it.name].notna().any()]
     lines, rows = [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)], len(first)
-    row = row_height([table for _, table in shown], 0.3)
-    small = max(0.2, row * 0.87 * (row > 0.3))
+    row, small = _row_height([table for _, table in shown], 0.3), _row_height([first], 0.2)
     heights = [0.9 + row * (rows + bool(untrained))] * len(shown) + [0.7 + small * rows] * len(lines)
     figure = Figure(figsize=(PICTURE_WIDTH, sum(heights) + 0.8), layout="constrained")
     parts = iter(figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights).flat)

@@ -22,6 +22,6 @@ def assert_legible(figure: Figure) -> None:
 
 
 def overlapping(texts: list[Text]) -> list[tuple[str, str]]:
-    """Pairs of texts of which one covers a part of the other."""
+    """Pairs of texts whose boxes overlap."""
     boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
     return [(one, other) for (one, its), (other, theirs) in itertools.combinations(boxes, 2) if its.overlaps(theirs)]
