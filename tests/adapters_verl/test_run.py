@@ -23,6 +23,9 @@ from tests.processes import failure, launch
 
 MINIBATCHES, TOLERANCE = 2, 1e-4
 """In float32: on the model that adds, gradients of the same loss differ by up to 3e-5 of their norm."""
+SMALL = 1e-3
+"""A gradient's norm below which rounding is measured against this. The divergence from the reference has no gradient
+before the first update; verl computes both log-probabilities in different batches, so that about 1e-8 is left."""
 SHAPING = "reinforce_pp+soft_overlong(cache=4)"
 DROPPING = "dapo"
 WEIGHING = "advantage_reweighting"
@@ -149,9 +152,9 @@ def test_each_update_of_a_run_has_the_gradient_of_our_own_loop(ran: Any, express
             norms.append(float(one.norm()))
             difference = float((one - update["gradient"]).norm())
             print(f"{expression}: {difference:.1e} of {norms[-1]:.1e}")
-            assert difference <= TOLERANCE * norms[-1]
+            assert difference <= TOLERANCE * max(norms[-1], SMALL)
     # Which responses come together is the engine's: now and then a mini-batch has no group that tells right from wrong.
-    assert max(norms) > 1e-3 and sum(norm > 0 for norm in norms) >= len(norms) / 2
+    assert max(norms) > SMALL and sum(norm > 0 for norm in norms) >= len(norms) / 2
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
