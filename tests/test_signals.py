@@ -165,6 +165,7 @@ loaded.encode([{"role": "user", "content": "2*3="}])
 """
 
 
+@pytest.mark.slow
 def test_a_template_that_hears_no_signal_ends_the_command_with_a_line() -> None:
     done = subprocess.run([sys.executable, "-c", NESTED_LISTS], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

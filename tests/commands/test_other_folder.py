@@ -83,7 +83,10 @@ ANSWER = '{"gold": "3", "response": "\\\\boxed{3}", "prompt": "1+2="}\n'
 INSTALLED = "import sys; from rlzoo.commands import main; sys.exit(main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize("words", [("doctor", "log.csv"), ("grade", "answers.jsonl", "output=graded.jsonl")])
+GRADE = ("grade", "answers.jsonl", "output=graded.jsonl")
+
+
+@pytest.mark.parametrize("words", [("doctor", "log.csv"), pytest.param(GRADE, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", [("../bin/rlzoo",), ("-m", "rlzoo")])
 def test_a_file_of_the_working_directory_that_is_called_as_a_package_is_not_run(
     start: tuple[str, ...], words: tuple[str, ...], tmp_path: Path

@@ -90,6 +90,7 @@ def test_a_table_of_one_method_is_drawn_without_differences(tmp_path: Path) -> N
     assert len(frame) == 1 and (tmp_path / "out" / "leaderboard.html").exists()
 
 
+@pytest.mark.slow
 def test_a_page_of_many_rows_lists_what_is_worth_a_look_and_says_that_some_of_it_is_false() -> None:
     many, few = (
         make_table_leaderboard(as_result_table(results_of(methods)), "m0") for methods in (MANY_ROWS, MANY_ROWS - 1)

@@ -75,6 +75,7 @@ def test_the_options_of_a_recorded_task_run_nothing_outside_of_the_boundary(tmp_
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_a_confined_process_says_is_data_and_runs_nothing_here(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     pickled = (
@@ -277,6 +278,7 @@ def test_the_filter_of_each_machine_allows_what_the_table_allows(name: str, mach
     assert allows("prlimit64", 0, 7, 0, 99) and not allows("prlimit64", 1, 7) and not allows("prlimit64", 0, 7, 2**40)
 
 
+@pytest.mark.slow
 def test_nothing_is_typed_into_or_written_to_the_terminal_of_a_command(tmp_path: Path) -> None:
     wrong = answer(
         "import fcntl, os; [os.write(fd, b'\\x1b]0;owned\\x07') for fd in (1, 2)]; fcntl.ioctl(2, 0x5412, b'x')"
@@ -341,6 +343,7 @@ def no_boundary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     grading._tell_of_no_boundary.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("grader", "says"), [(DatasetGrader(), 1), (users_grader, 0)])
 def test_where_the_kernel_has_no_boundary_that_is_said_once(
     grader: Grader, says: int, caplog: pytest.LogCaptureFixture, no_boundary: None
@@ -353,6 +356,7 @@ def test_where_the_kernel_has_no_boundary_that_is_said_once(
     assert len(said) == says and all("its kernel has no Landlock" in text and "\n" not in text for text in said)
 
 
+@pytest.mark.slow
 def test_where_the_kernel_has_no_boundary_a_scorer_that_evaluates_is_refused_unless_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], no_boundary: None
 ) -> None:
