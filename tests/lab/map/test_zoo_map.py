@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlzoo
+from objectives import names, with_examples
 from objectives.zoo import PARTS
 from rlzoo.commands import main
 from rlzoo.lab.keys import MapRegime
@@ -20,6 +21,7 @@ from rlzoo.lab.map.zoo_map import ZooMap
 from tests.report.legible import assert_legible, overlapping, words
 from tests.report.test_page import HOSTILE
 
+ROOT = Path(__file__).parents[3]
 OWN = '''
 from dataclasses import dataclass
 from objectives import Mask, register
@@ -115,6 +117,13 @@ def test_a_sign_that_is_not_sure_stands_in_brackets(found: ZooMap) -> None:
     for known in found.regimes[0].behaviours[0].changes.values():
         unsure = replace(known, expected=replace(known.expected, low=-1.0, high=1.0))
         assert known.sign and not change(known).startswith("(") and change(unsure).startswith("(")
+
+
+def test_the_committed_map_has_every_recipe_of_one_turn() -> None:
+    with (ROOT / "benchmarks" / "map" / "results" / "map.csv").open(encoding="utf-8", newline="") as file:
+        shown = {row["objective"] for row in csv.DictReader(file)}
+    recipes = {with_examples(name) for name in names() if name.kind == "recipe"}
+    assert recipes - shown == {"gigpo", "echo"}, "make map draws it again"
 
 
 def test_own_parts_go_on_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
