@@ -25,7 +25,7 @@
 # make leaderboard-smollm2   four of them on a real language model, SmolLM2-135M-Instruct, that writes sums out: hours
 # make gpu-check    what to run first on a GPU: the laws, speed and memory there, on one page
 # make map          what one update of each objective does, exactly, in eleven regimes: minutes, no training
-# make suite        train every recipe where a trouble is there on purpose, and judge what the papers claim: hours
+# make suite        train every recipe on tasks with a built-in failure mode, and judge what the papers claim: hours
 # make suite-quick  six of the suite's experiments on ten seeds, and the eight recipes on three: minutes
 # make zoo          train every recipe 30 steps on three seeds; goes on where it stopped
 # make docs         build the site of docs/ into docs/_build/html, without a network
