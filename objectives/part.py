@@ -369,6 +369,8 @@ class Weight(Part):
 
     stage = Stage.WEIGHT
     additive: ClassVar[bool] = False
+    shares_advantage: ClassVar[bool] = False
+    """Whether a summand is at most a share of the advantage, so that where this is 0 it adds nothing."""
 
     @property
     def planned(self) -> bool:

@@ -230,6 +230,7 @@ class EntropyAdvantage(Weight):
 
     failure_modes = ("exploration", "entropy_collapse")
     additive = True
+    shares_advantage = True
     reads = frozenset({"entropy:source"})
     alpha: float = parameter(0.4, "[0, inf)", "weight of the entropy in nats", idle=0)
     kappa: float = parameter(2.0, "(1, inf)", "at most this part of the advantage's size is added: 1 / kappa")

@@ -1,8 +1,10 @@
 """Losses over a group in place of the policy gradient: likelihoods, contrasts, regressions."""
 
+from collections.abc import Iterator, Mapping
+
 from objectives.batch import Prepared, TokenBatch
 from objectives.ops import Tensor, group_centred, group_index, group_log_softmax, group_mean, group_sum, settled, torch
-from objectives.part import Advantage, Bounds, Extra, Surrogate, parameter
+from objectives.part import Advantage, Bounds, Extra, Part, Surrogate, parameter
 from objectives.parts.losses import log_ratio
 from objectives.recipes import recipe
 from objectives.zoo import register
@@ -62,6 +64,12 @@ class GroupContrast(Surrogate):
     reads_once_moved = frozenset({"logp", "logp_old"})
     explained = "s = mean over a response of log p/p_old, and groups of one kind are left out"
     tau: float = parameter(0.5, "(0, inf)", "temperature of the classification")
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        for part in parts.values():
+            if isinstance(part, Advantage) and part.name != "group_center":
+                yield f"{part.name}: {self.name} reads only the sign of A. Write group_center in its place."
 
     def extra(self, batch: TokenBatch) -> Extra:
         index, groups = group_index(batch.require("group", self.name))

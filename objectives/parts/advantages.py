@@ -108,6 +108,7 @@ class DynamicSampling(Select):
     """
 
     paper = "arXiv:2503.14476"
+    purpose = "a filter of groups whose responses are alike"
     goes_by_reward = True
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"correct", "group"})
@@ -129,6 +130,7 @@ class DynamicSamplingByReward(Select):
     """
 
     paper = "arXiv:2503.14476"
+    purpose = DynamicSampling.purpose
     goes_by_reward = True
     failure_modes = ("dead_groups", "zero_loss")
     reads = frozenset({"rewards", "group"})
@@ -203,6 +205,12 @@ class LiveOnly(Select):
     failure_modes = ("dead_groups",)
     late = True
     printed = "only tokens with A != 0"
+
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        for part in parts.values():
+            if isinstance(part, Advantage) and not part.centred:
+                yield f"{self.name}: drops next to nothing, as A of {part.name} is hardly ever 0. Write -{self.name}."
 
     def selects(self, batch: TokenBatch) -> Tensor:
         return batch.require("advantage", self.name) != 0
@@ -347,8 +355,14 @@ class NoReward(Advantage):
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         is_needed = any(isinstance(part, Surrogate) and part.follows_advantage for part in parts.values())
-        if is_needed and not any(isinstance(part, Weight) and part.additive for part in parts.values()):
+        weights = [part for part in parts.values() if isinstance(part, Weight)]
+        adding = [weight for weight in weights if weight.additive and not weight.shares_advantage]
+        if is_needed and not adding:
             yield f"{self.name}: nothing adds to A, which stays 0, so that only added losses teach. Write -{self.name}."
+        for weight in weights:
+            if adding and all(it.planned for it in adding) and not (weight.additive or weight.planned):
+                name, first = weight.qualified_name, adding[0].term()
+                yield f"{weight.name}: changes nothing, as A is 0 until {first} adds to it. Write -{name}."
         for part in parts.values():
             if part.goes_by_reward:
                 yield f"{part.name}: goes by rewards, which {self.name} does not look at. Write -{part.qualified_name}."
