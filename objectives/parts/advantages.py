@@ -405,6 +405,13 @@ class SamplerCorrection(Weight):
     level: str = parameter("token", LEVELS, "whose ratio: the token's, or the response's product or geometric mean")
     outside: str = parameter("clamp", ("clamp", "drop"), "a weight outside becomes the bound, or 0")
 
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
+        for part in parts.values():
+            is_late = isinstance(part, Weight) and part.additive and part.planned and not part.shares_advantage
+            if is_late and NoReward.name not in parts:
+                yield f"{self.name}: does not weigh what {part.term()} adds. Write {part.name}(source=old)."
+
     def weight(self, batch: TokenBatch) -> Tensor:
         weight = mismatch(batch, self.level, self.name).exp()
         bounded = weight.clamp(self.low, self.cap)

@@ -271,6 +271,7 @@ NOTICES = {
     "opd+stare": "surprisal_reweighting: goes by rewards, which no_reward does not look at.",
     "opd+dynamic_sampling": "dynamic_sampling: goes by rewards, which no_reward does not look at.",
     "opsd+sampler_correction": "sampler_correction: changes nothing, as A is 0 until teacher_advantage(source=current)",
+    "grpo+teacher_advantage(source=current)+sampler_correction": "sampler_correction: does not weigh what teacher",
     "entropy_advantage+no_reward": "no_reward: nothing adds to A, which stays 0",
     "dapo+dynamic_sampling_by_reward": "dynamic_sampling, dynamic_sampling_by_reward: each is a filter of groups",
     "topr+live_only": "live_only: drops next to nothing, as A of signed_reward is hardly ever 0.",
