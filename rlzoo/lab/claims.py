@@ -285,6 +285,8 @@ COLORS = {
 
 CLAIM = 52
 """Characters in a line of a claim beside its interval."""
+EDGE = 6
+"""Smallest differences beyond which an arrow stands for a point or an end."""
 
 
 def claims_figure(rows: Sequence[Row]) -> Figure:
@@ -295,20 +297,24 @@ def claims_figure(rows: Sequence[Row]) -> Figure:
         axis = figure.subplots()
         for place, row in enumerate(reversed(drawn)):
             sign = -1 if row.asks in ("lower", "not higher") else 1
-            scale = sign / float(row.smallest)
-            ends = [float(np.clip(float(end) * scale, -6, 6)) for end in (row.low, row.high)]
+            found = np.array([float(at) * sign / float(row.smallest) for at in (row.low, row.effect, row.high)])
             color = COLORS.get(Verdict(row.verdict), "0.85")
-            axis.plot(ends, (place, place), color=color, linewidth=2)
-            axis.plot(float(np.clip(float(row.effect) * scale, -6, 6)), place, "o", color=color)
+            style: dict[str, Any] = {
+                "color": color,
+                "markerfacecolor": "white" if row.raw.startswith("late") else color,
+            }
+            axis.plot(np.clip(found, -EDGE, EDGE), [place] * 3, color=color, linewidth=2)
+            if abs(found[1]) <= EDGE:
+                axis.plot(found[1], place, "o", **style)
+            for end in {math.copysign(EDGE, at) for at in found if abs(at) > EDGE}:
+                axis.plot(end, place, ">" if end > 0 else "<", **style)
         labels = [fill(f"{row.claim.removesuffix('.')} ({row.method})", CLAIM) for row in reversed(drawn)]
         axis.set_yticks(range(len(drawn)), labels, fontsize=8, linespacing=0.9)
         axis.axvspan(-1, 1, color="0.92", zorder=0)
         for verdict, color in COLORS.items():
             axis.plot([], [], "o-", color=color, label=verdict.value)
         axis.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=4)
-        axis.set_xlabel(
-            "effect / smallest difference that counts, cut at 6; right is the claimed direction", fontsize=8
-        )
+        axis.set_xlabel(f"effect / smallest difference that counts; arrow: beyond {EDGE}; hollow: late", fontsize=8)
     return figure
 
 
@@ -332,8 +338,9 @@ def page(rows: Sequence[Row]) -> str:
     counts = ", ".join(f"{sum(row.verdict == it.value for row in rows)} {it.value}" for it in Verdict)
     lines = [
         f"{len(rows)} claims: {counts}. Means are of the arm, its twin and the untrained start.",
+        '*In italics*: what the paper says, shortened; "from notes": not checked against the paper.',
         "",
-        "| method | claim, and the paper's words | asked here | arm, twin, start | effect | seeds | verdict |",
+        "| method | claim, and *what the paper says* | asked here | arm, twin, start | effect | seeds | verdict |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -348,7 +355,7 @@ def page(rows: Sequence[Row]) -> str:
         if row.control not in ("", "holds"):
             verdict += f" ({row.control})"
         lines.append(
-            f'| {row.method} | {row.claim} "{row.words}" ({row.paper}) | {asked}{FIXED.get(row.fixed, "")} | {means} '
+            f"| {row.method} | {row.claim} *{row.words}* ({row.paper}) | {asked}{FIXED.get(row.fixed, '')} | {means} "
             f"| {effect} | {row.seeds or '-'} | {verdict} |"
         )
     return "\n".join(lines) + "\n"

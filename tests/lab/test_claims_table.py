@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from rlzoo.lab.claims import FEWEST, Row, Verdict, claims_figure, control_of, decided, verdict_of
+from rlzoo.lab.claims import EDGE, FEWEST, Row, Verdict, claims_figure, control_of, decided, verdict_of
 from rlzoo.lab.suite.experiment import load_experiment
 from tests.report.legible import assert_legible
 
@@ -38,6 +38,13 @@ def test_every_declared_claim_has_its_row_and_its_verdict_is_that_of_its_interva
 
 def test_the_picture_of_all_claims_is_legible() -> None:
     assert_legible(claims_figure([Row(**row) for row in ROWS]))  # type: ignore[arg-type]
+
+
+def test_what_lies_beyond_the_edge_of_the_picture_is_an_arrow_and_no_point() -> None:
+    known = {"method": "grpo", "claim": "It grows.", "words": "", "paper": "", "verdict": Verdict.OPEN.value}
+    rows = [Row(**known, asks=asks, smallest=2, low=2, effect=14, high=90) for asks in ("higher", "lower")]
+    drawn = [line for line in claims_figure(rows).axes[0].lines if len(line.get_xdata()) == 1]  # type: ignore[arg-type]
+    assert [(line.get_marker(), line.get_xdata()[0]) for line in drawn] == [("<", -EDGE), (">", EDGE)]  # type: ignore[index]
 
 
 @pytest.mark.parametrize("claim", ASKED, ids=lambda claim: f"{claim['experiment']}: {claim['claim']}")
