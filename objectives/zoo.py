@@ -50,7 +50,7 @@ class Recipe:
 
     @property
     def essential(self) -> tuple[str, ...]:
-        """Names of the parts, at least one of which must be left."""
+        """Names of the parts. At least one must be left."""
         return self.essence or self.contribution
 
     @cached_property

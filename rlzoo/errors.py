@@ -106,7 +106,7 @@ def near_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
 
 
 _LOOKED_AT = 10_000
-"""Characters of a text of which a line is made; somebody else may have written a billion."""
+"""Characters of a text that one line is made from; a text from outside may have a billion."""
 
 
 def one_line(error: BaseException | str) -> str:

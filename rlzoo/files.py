@@ -92,7 +92,7 @@ def _locked_file(target: Path) -> IO[bytes]:
             is_ours = Path(file.name).exists()  # a process that clears up may have been faster
         except BlockingIOError:
             is_ours = False
-        except OSError:  # a disk without locks, on which nobody clears up
+        except OSError:  # a disk without locks: nothing is cleared up there
             is_ours = True
         if is_ours:
             return cast(IO[bytes], file)

@@ -1,4 +1,4 @@
-"""What a recorded file has to hold: it may have been cut, edited, or made by somebody who wishes us ill."""
+"""What a recorded file has to hold: it may have been cut, edited, or made by an attacker."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -46,7 +46,7 @@ Lengths are those of the policy's tokens.
 
 @register
 class GeometricRatio(Ratio):
-    """Geometric mean of a response's ratios, each of which is clipped first, pessimistically."""
+    """Geometric mean of a response's ratios, each clipped first, pessimistically."""
 
     acts_on_policy = False
     failure_modes = ("mixture_of_experts", "stale_rollouts")

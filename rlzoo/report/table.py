@@ -234,7 +234,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 class PlainConsole(Console):
-    """Prints text as it is, and what would steer a terminal as an escape, whoever wrote it."""
+    """Prints text as it is, and what would steer a terminal as an escape."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, force_jupyter=False, **options)

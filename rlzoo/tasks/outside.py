@@ -41,7 +41,7 @@ def load_outside(key: str, written: str) -> Any:
     try:
         with importable_from(Path.cwd()):
             loaded = load()
-    except (Exception, SystemExit) as error:  # whatever a module of somebody else's may raise
+    except (Exception, SystemExit) as error:  # whatever a foreign module may raise
         if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(f"{error.name}."):
             raise UserError(
                 f"{setting}: {one_line(error)}; go to the folder where {where} lies, or put PYTHONPATH=FOLDER before "
@@ -99,7 +99,7 @@ def load_file(path: str) -> ModuleType:
 
 
 def described(error: BaseException) -> str:
-    """An error of somebody else's code in one line, with the place where it was raised."""
+    """An error of foreign code in one line, with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename not in _OURS]
     place = f" ({Path(theirs[-1].filename).name} line {theirs[-1].lineno})" if theirs else ""

@@ -1,4 +1,4 @@
-"""A micro-language, all responses of which are enumerated, and policies over it that are tables of logits.
+"""A micro-language whose responses are all enumerated, and policies over it that are tables of logits.
 
 P prompts, R responses, T positions, V symbols, the end among them. A policy is a table [P, T, V + 1, V] in float64: the
 logits of the next symbol for a prompt, a position and the symbol before (V stands for none). Whatever is asked of a

@@ -16,7 +16,7 @@ RIGHT = LETTERS[:5]
 
 @dataclass(frozen=True)
 class Many(MicroTask):
-    """One of ten letters, of which five are right; slips are any."""
+    """One of ten letters. Five are right; slips are any."""
 
     flip: float = 0.2
     symbols = LETTERS
