@@ -1,4 +1,4 @@
-"""The model and data hub where there is no network: what was fetched before is used, and nobody waits for the rest."""
+"""The model and data hub where there is no network: what was fetched before is used, without waiting for the rest."""
 
 import socket
 from functools import cache

@@ -1,6 +1,6 @@
 """A configuration checked from top to bottom: `check(config)` gives the experiment, or one line says what to change.
 
-The order is that of cost. `check_words` needs no torch, so that a wrong word is said at once; then come the objective
+The order is that of cost. `check_words` needs no torch, so that a wrong word is reported at once; then come the objective
 and what rollouts, reference and teacher serve it; a small batch; the folder; and last tokenizer, task and prompts. No
 model loads. Each check is given the sections or values that it reads.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # what needs torch is imported where it is first used
 _logger = logging.getLogger(__name__)
 _ALONE = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "trackio", "wandb")
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), **{name: (name,) for name in _ALONE}}
-"""What Accelerate reports to -> the packages that do it, one of which must be installed."""
+"""What Accelerate reports to -> the packages that do it. One must be installed."""
 TEACHER = "logp_teacher"
 ENGINES_OLD_LOGP = "rollout.old_logp=engine"
 UNREADABLE = 0.5

@@ -141,7 +141,7 @@ def _ends(outcome: Outcome) -> Mapping[Decoding, Ends]:
 
 
 def _shortened(text: str, longest: int = LONGEST) -> str:
-    """The text on one line, cut after so many characters."""
+    """Returns the text on one line, cut after `longest` characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]}… ({len(line):,} characters)"
 
