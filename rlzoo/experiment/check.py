@@ -1,6 +1,6 @@
 """A configuration checked from top to bottom: `check(config)` gives the experiment, or one line says what to change.
 
-The order is that of cost. `check_words` needs no torch, so that a wrong word is reported at once; then come the objective
+The order is that of cost. `check_words` needs no torch, so a wrong word is reported at once; then come the objective
 and what rollouts, reference and teacher serve it; a small batch; the folder; and last tokenizer, task and prompts. No
 model loads. Each check is given the sections or values that it reads.
 """
