@@ -124,7 +124,8 @@ def composed(expression: str) -> Reference:
         else:
             found.stages[item.stage].append(function)
         if item.stage == Stage.SURROGATE and item.name not in BOUNDS:
-            found.limits.append(Limits(settings.get("low", math.inf), settings.get("low", math.inf)))
+            low = math.inf if item.name == "taper" else settings.get("low", math.inf)  # its bounds are a weight's
+            found.limits.append(Limits(low, low))
         found.detached.update({item.name} & DETACHED)
     found.weights.sort(key=lambda weight: weight[:2])
     return found
