@@ -34,7 +34,7 @@ class Recipe:
     expressions: Mapping[str, str] = field(default_factory=dict)
     """Variant -> how it was declared."""
     essence: tuple[str, ...] = ()
-    """Parts of the contribution, at least one of which must be left for the method to be there; empty: all of them."""
+    """Parts that make the method: at least one must be left. If empty, these are all parts of the contribution."""
     aliases: tuple[str, ...] = ()
     notes: str = ""
     """Its own words; if there are none, the string behind its declaration."""

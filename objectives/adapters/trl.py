@@ -106,7 +106,7 @@ class ZooGRPOTrainer(GRPOTrainer):
         return self._rewards
 
     def _tool_call_loop(self, *arguments: Any, **options: Any) -> Any:
-        """Notes the rows [n] whose last call has no answer for want of room: TRL leaves it out and tells nobody."""
+        """Records the rows [n] that end in a call without an answer: TRL drops answers that do not fit, silently."""
         made = super()._tool_call_loop(*arguments, **options)
         self._cut = [self._lacks_an_answer(messages) for messages in made[1]]
         return made
@@ -208,7 +208,10 @@ class ZooGRPOTrainer(GRPOTrainer):
         return _Rollouts(tokens, selected).rows(kept)
 
     def _rewards_apart(self, whole: Tensor) -> Tensor:
-        """[N, functions] the rewards; 0 for a group of which a function says nothing, as TRL has it."""
+        """Rewards [N, functions], with 0 where a function gave None, as in TRL.
+
+        Raises ObjectiveError if the objective compares rewards in a group that a function scores only in part.
+        """
         silent = self._rewards.isnan().view(-1, self.num_generations, self._rewards.shape[1])
         some = silent.any(1) & ~silent.all(1) & whole.view(-1, self.num_generations)[:, :1]
         if "rewards" in self.needs and some.any():
@@ -229,7 +232,7 @@ class ZooGRPOTrainer(GRPOTrainer):
         return correct
 
     def _refill_size(self, count: int) -> int:
-        """So many prompts or a few more, such that all processes have the same number of rows."""
+        """`count` rounded up so that all processes have the same number of rows."""
         unit = self.accelerator.num_processes // math.gcd(self.accelerator.num_processes, self.num_generations)
         return math.ceil(count / unit) * unit
 

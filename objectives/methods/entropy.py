@@ -454,7 +454,7 @@ recipe(
     A'_i = A_i + alpha ( c(q) - c(o_i | q) ),   in groups whose rewards differ
     c(o | q) = exp( mean of log p over the ceil(20 %) least probable tokens of o ),   c(q) = exp( mean of log p over q )
 
-A response of which the policy is surer than of the prompt counts less, and one that it doubts more, right or wrong;
+A response counts less if the policy is surer of it than of the prompt, and more if it is less sure, right or wrong;
 p is the old policy's, at the temperature of the rollouts. On JustRL's clip and mean over all tokens.
 alpha is not published, so that it is asked for. Open: c(q) "from the prompt's perplexity", here one over it; the groups
 left out, those with all wrong in one note and those with equal rewards in another: groups=any_right takes the first.

@@ -53,7 +53,7 @@ recipe(
     (R_i - mean_group) / std_group in all other groups
 
 Groups that teach GRPO nothing count as wholes. dynamic_sampling takes that away again. Left out: version 1's length
-reward, and the loss mask and clip that later versions have instead, of which no equations are known here.
+reward, and the loss mask and clip that later versions have instead, whose equations are not known here.
 Another AGPO (arXiv:2605.20722) adapts clip and temperature and is not this.
 """
 

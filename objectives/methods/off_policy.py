@@ -121,7 +121,7 @@ class SequenceDrift(Penalty):
     reads_once_moved = frozenset({"logp_old"})
     purpose = Drift.purpose
     printed = "+ {tau:g} * log p/p_old sg[sum over the response of log pi(y) / pi_old(y)]"
-    tau: float = parameter(0.1, "[0, inf)", "weight of the squared log-ratio, half of which is in the loss", idle=0)
+    tau: float = parameter(0.1, "[0, inf)", "weight of the squared log-ratio; half of it is in the loss", idle=0)
 
     def penalty(self, rows: Prepared, logp: Tensor, entropy: Tensor | None) -> Tensor:
         anchor = logp.detach() if rows.on_policy and rows.logp_old is None else rows.require("logp_old", self.name)

@@ -65,8 +65,8 @@ linearly, and the comparison is strict: an empty pool, or a pool of one, masks n
 Deviations: the sign is that of the weighted advantage; a token whose weight is zero has none and is in no pool.
 Open: the printed mask writes pi without saying whose; source=old takes the rollouts' statistics and saves a forward.
 Variant v1 (February 2026): q = 0.8; what its quantile runs over was not spelled out and is read as in v4.
-Variant justrl: the mask on the code of JustRL, of which the paper has all other settings (dual_clip(cap=10), token mean
-per micro-batch). STAPO's own code is not public: this is held against JustRL's function, the mask being ours.
+Variant justrl: the mask on the code of JustRL, from which the paper takes its other settings (dual_clip(cap=10), token
+mean per micro-batch). STAPO's own code is not public: this is held against JustRL's function, the mask being ours.
 """
 
 
@@ -173,7 +173,7 @@ P is asked for: notes on the paper say "30 to 50 % of the tokens". Open: alpha a
 of the paper's penalty on the KL to the reference, which is left out, `+kl` adds one; whether advantages are divided by
 the deviation, here grpo's.
 Deviations: tokens are drawn by a number made of the step, their group, row and position, so that neither the order of
-groups nor processes and cuts have a say, and several passes draw the same; a response of which nothing is drawn counts
+groups nor processes and cuts have a say, and several passes draw the same; a response without a drawn token counts
 in |G|, where the equation divides by zero.
 """
 

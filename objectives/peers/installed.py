@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _OF_OBJECTIVES = ("actor_rollout_ref.actor.", "algorithm.", "distillation.", "data.max_")
-"""Groups of verl's settings of which some decide the objective."""
+"""Prefixes of verl's settings. Some settings under each prefix decide the objective."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from objectives.peers.installed import flat
 from objectives.peers.table import OF_OBJECTIVES, PeerTable, Program, Rule, matches, read, renamed, setting_value
 
 _UNSAID = ("single_pass", "token_ratio")
-"""What every library has at a stage of which its settings say nothing."""
+"""Parts that every library has at a stage without settings."""
 
 
 @dataclass(frozen=True)

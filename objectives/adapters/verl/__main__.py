@@ -13,7 +13,7 @@ _HERE = "objectives.adapters.verl"
 
 
 def main(words: list[str]) -> int:
-    """Starts verl with its own words after the expression; 2 for a mistake, which is said in a line."""
+    """Starts verl with the arguments after the expression. Returns 2 for a mistake, which it prints as one line."""
     try:
         if not words or "=" in words[0].split("(")[0] or words[0].startswith("-"):
             raise ObjectiveError("first comes an objective, as in: python -m objectives.adapters.verl 'stapo' WORDS")

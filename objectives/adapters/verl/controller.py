@@ -1,7 +1,7 @@
 """The controller's half: verl's synchronous trainer with an objective's rewards, selection, advantages and passes.
 
 A step of verl is a rollout step, `ppo_mini_batch_size` prompts are a mini-batch, `ppo_epochs` the passes. Shapes: n
-rows of verl's batch, of which some may only fill up; T response positions.
+rows of verl's batch, padding rows included; T response positions.
 """
 
 import math
@@ -90,7 +90,7 @@ class ZooPPOTrainer(PPOTrainerSync):
         return buffer
 
     def _dropped(self, partition_id: str) -> tuple[set[str], Counter[float]]:
-        """Prompts that are finished and of which the objective selects no response; how many of each mean reward.
+        """Finished prompts without a selected response, and the number of such prompts by mean reward.
 
         Raises ObjectiveError once a step has lost more of them than `filter_groups.max_num_gen_batches` batches have;
         0 is no limit.
@@ -219,7 +219,7 @@ class ZooPPOTrainer(PPOTrainerSync):
 
 
 def learnt_from(keys: Sequence[str], tags: Sequence[Mapping[str, Any]], least: int) -> Tensor:
-    """[n] bool: rows that do not only fill up, of prompts that have at least so many of them where others failed."""
+    """[n] bool: rows that are not padding, of prompts with at least `least` such rows; failed responses have none."""
     real = [not tag.get("is_padding", False) for tag in tags]
     present = Counter(_group_of(key) for key, is_real in zip(keys, real, strict=True) if is_real)
     return torch.tensor([is_real and present[_group_of(key)] >= least for key, is_real in zip(keys, real, strict=True)])
@@ -291,9 +291,9 @@ def trainer_for(config: DictConfig) -> PPOTrainerSync:
 
 
 def dealt(groups: Sequence[list[int]], prompts: int, size: int, ranks: int, lengths: Sequence[int]) -> list[int]:
-    """The order of rows: rank after rank, in each its rows of mini-batch after mini-batch, long ones shared evenly.
+    """The order of rows: by rank, then by mini-batch. Long rows are shared evenly among the ranks.
 
-    A mini-batch has `prompts` groups or fewer and `size` rows, some of which may only fill up: those that no group has.
+    A mini-batch has at most `prompts` groups and exactly `size` rows. Rows that are in no group are padding.
     """
     fillers = iter(range(sum(map(len, groups)), len(lengths)))
     shares: list[list[int]] = [[] for _ in range(ranks)]

@@ -25,8 +25,9 @@ def without_columns(data: TensorDict) -> TensorDict:
 
 
 def spread(columns: Mapping[str, Tensor], real: Tensor, response_mask: Tensor) -> dict[str, Tensor]:
-    """Columns of rollouts -> those of verl's rows, of which some [n] bool are `real` and others only fill up: token
-    columns nested as the responses are, flags as bytes.
+    """Columns of rollouts -> columns of verl's rows: token columns nested like the responses, flags as bytes.
+
+    `real` [n] bool marks the rows that are not padding.
     """
     made = {}
     for name, values in columns.items():

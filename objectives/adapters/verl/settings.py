@@ -22,7 +22,7 @@ MARK = "rlzoo:"
 _ONLY: Mapping[str, tuple[tuple[Any, ...], str]] = {
     f"{ACTOR}shuffle": ((False,), "it would take the responses of a prompt apart"),
     f"{ACTOR}strategy": (("fsdp", "fsdp2"), "the adapter was not tried with other engines"),
-    "algorithm.use_pf_ppo": ((False,), "it draws responses anew, which takes groups apart"),
+    "algorithm.use_pf_ppo": ((False,), "it resamples responses, which takes groups apart"),
     "critic.enable": ((None, False), "no objective here reads a value model"),
     "trainer.critic_warmup": ((0,), "there is no critic"),
     "trainer.use_v1": ((True,), "the adapter is made for that trainer"),

@@ -91,7 +91,7 @@ def teacher_logp(data: TensorDict, real: Tensor, objective: Objective) -> Tensor
 
 
 def _of_responses(data: TensorDict, name: str, objective: Objective) -> Tensor:
-    """[n, T] of a column of the teacher's, what it has at each token moved to the next one, of which it is."""
+    """Values [n, T] of a column of the teacher, each moved from the token before to the token that it belongs to."""
     if not isinstance(data.get(name, None), Tensor):
         raise ObjectiveError(
             f"objective={objective} reads the log-probs of a teacher, but verl's data has no {name} of each response: "
