@@ -416,20 +416,20 @@ class Rates:
 
     threshold: float
     found: int
-    """Of the runs with a fault that it is for, in how many it showed."""
+    """Number of runs with its fault in which it showed."""
     faulty: int
     alarms: int
-    """Of the healthy runs, in how many it showed."""
+    """Number of healthy runs in which it showed."""
     healthy: int
-    """In how many healthy runs it could say anything."""
+    """Number of healthy runs in which it could say anything."""
     steps: int
-    """Of these runs."""
+    """Steps of each of these runs."""
     alarms_longer: int = 0
     """As `alarms`, in longer runs."""
     healthy_longer: int = 0
-    """Of so many."""
+    """As `healthy`, of longer runs."""
     steps_longer: int = 0
-    """Of each of these."""
+    """Steps of each longer run."""
 
 
 @cache

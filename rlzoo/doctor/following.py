@@ -56,7 +56,7 @@ class Following:
 
     @classmethod
     def of_run(cls, config: Config, folder: RunFolder, done: int) -> "Following":
-        """The examination of a run of which so many steps are done."""
+        """The examination of a run with `done` finished steps."""
         rollout, records = config.rollout, json_lines(folder.metrics, STEP) if done else ()
         size = (rollout.prompts_per_step, rollout.responses_per_prompt)
         return cls(*size, config.objective, records, folder.responses, rollout.old_logp)

@@ -51,9 +51,9 @@ def steps_in(table: Table) -> int:
 
 
 def held(values: Array, steps: int, below: bool = False) -> Array:
-    """The level that `values` [steps] kept for so many steps in a row, up to each step; NaN where one is unknown.
+    """The level that `values` held over the last `steps` steps, for each step; NaN where a value is unknown.
 
-    That is the smallest of them, or the largest if `below`.
+    The level is the smallest of these values, or the largest if `below`.
     """
     worst = np.full(len(values), np.nan)
     if len(values) >= steps:
@@ -238,8 +238,8 @@ def fallen_reward(table: Table) -> Array:
 def _sure_drop(reward: Array, window: int) -> Array:
     """The drop of the mean of `window` steps from its best, 0 where it is within what noise alone would make of it.
 
-    Of n independent means the best and the worst lie about sqrt(2 log n) standard errors from their centre each;
-    the noise itself is known to about 1 / sqrt(n) of it, of which two are allowed for.
+    The best and the worst of n independent means each lie about sqrt(2 log n) standard errors from their centre.
+    The noise is known with a relative error of about 1 / sqrt(n); twice that error is allowed for.
     """
     means = rolling_mean(reward, window, partial=window == PATIENCE)
     best, steps = np.fmax.accumulate(means), np.arange(1, len(reward) + 1)

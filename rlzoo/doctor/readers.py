@@ -35,7 +35,7 @@ _TRL_VALUE = re.compile(rf"'([\w/@.-]+)': ['\"]?({_NUMBER})\b")
 _VERL_VALUE = re.compile(rf"(?:^| - )([\w/@.-]+):(?:np\.\w+\()?({_NUMBER})\b")
 _VERL_LINE = re.compile(r"\bstep:\d+ - ")
 NAMED = 6
-"""Names of a table without a metric that are told."""
+"""Number of names that an error lists of a table without a metric."""
 LONGEST_LINE = 1 << 24
 """Characters of a line that are read; a stream may have no line's end at all."""
 LAST_STEP = 2.0**53
@@ -146,9 +146,9 @@ def _records_in_folder(path: Path) -> Iterator[Record]:
 
 
 def _settings(folder: RunFolder) -> tuple[tuple[int, int], str, str]:
-    """Groups of a step and responses of a group, the objective's name, whose log-probs are the old ones.
+    """(Groups of a step, responses of a group), the objective's name, and `rollout.old_logp`.
 
-    All is text, of which nothing is loaded.
+    Names are read as text; no code is loaded.
     """
     if not folder.config.is_file():
         return (0, 0), "", ""
