@@ -231,5 +231,5 @@ def locked(path: Path) -> IO[str] | None:
 
 
 def slug(text: str) -> str:
-    """A name that needs no quoting in a shell and hides from nobody."""
+    """A file name that needs no quoting in a shell and is not hidden."""
     return re.sub(r"[^\w.+=-]+", "-", text).lstrip("-.").rstrip("-")

@@ -99,9 +99,9 @@ REMOVED = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; 0 done, 1 a fault or failed runs, 2 the user's mistake (each said in a line).
+    """Runs a command. Returns 0 on success, 1 for a fault or failed runs, 2 for a mistake of the user.
 
-    A signal that asks to end is said in a line, too, and its number is added to 128: 130 for Ctrl-C.
+    Every error prints one line. So does a signal that ends the command; it gives 128 plus its number, 130 for Ctrl-C.
     """
     warnings.formatwarning = _plain_warning
     if logging.lastResort is not None:

@@ -86,7 +86,7 @@ def run(arguments: Namespace) -> None:
 
 
 def _with_values(word: str) -> str:
-    """The expression of which a page is shown: a name alone that asks for values has examples of them, as is said."""
+    """The expression to show. A name whose required values are missing gets example values, and a line names them."""
     name = next((name for name in names() if name.name == word and name.required_parameters), None)
     if name is None:
         return word

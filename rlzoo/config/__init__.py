@@ -1,4 +1,4 @@
-"""Every key that a user can set: what is said of each, and how files and words set it."""
+"""Every key that a user can set: its declaration, and how files and the command line set it."""
 
 from rlzoo.config.command_keys import (
     BenchmarksConfig,

@@ -34,7 +34,7 @@ class SlurmConfig:
     time: Count = 1440
     """Minutes after which Slurm ends a job; another goes on with its run."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What else sbatch is told: `slurm.options={account: lab, cpus_per_task: 8}`."""
+    """Further options of sbatch: `slurm.options={account: lab, cpus_per_task: 8}`."""
     cluster: Literal["slurm", "local"] = "slurm"
     """`slurm`, or `local`, which tries the same jobs out as processes of this machine."""
 

@@ -1,12 +1,12 @@
-"""What is said of a key at the key: type, default, docstring, range or choices, what it decides and who reads it.
+"""The declaration of a key: type, default, docstring, range or choices, what it decides and which commands read it.
 
 A schema is a dataclass. The type of a field is `Annotated` with its range, as annotated-types has it, with what it
 decides, and with the commands besides `rlzoo train` and `rlzoo compare` that read it:
 
     max_prompt_tokens: Annotated[Count, RESULTS, EVALUATES | TASK | FIT] = 1024
 
-pydantic's `TypeAdapter` checks types and ranges of the whole schema (`reading.py`); OmegaConf only reads YAML. What
-else a field is annotated with is read here, by help, documentation, comparison and resumption.
+pydantic's `TypeAdapter` checks types and ranges of the whole schema (`reading.py`); OmegaConf only reads YAML. This
+module reads the other annotations of a field for help, documentation, comparison and resumption.
 """
 
 import ast
@@ -120,7 +120,7 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that there are, or of which a list is made, where these are few."""
+        """The values of a `Literal`, or of the items of a list of it; empty for other types."""
         kinds = [kind for kind in (self.type, *typing.get_args(self.type)) if typing.get_origin(kind) is Literal]
         return tuple(str(value) for kind in kinds[:1] for value in typing.get_args(kind))
 

@@ -113,7 +113,7 @@ class TaskConfig:
     max_turns: Annotated[Count, RESULTS, EVALUATES | TASK] = 8
     """Turns of the model at most, where it has tools or an environment."""
     tool_timeout: Annotated[Positive, RESULTS, EVALUATES | TASK] = 10.0
-    """Seconds after which a call is ended, which the model is told."""
+    """Seconds after which a call is ended. The model then reads an error."""
     options: Annotated[dict[str, Any], RESULTS, EVAL | TASK] = field(default_factory=dict)
     """Parameters of a procedural task, e.g. `task.options.min_terms=2` for `reasoning_gym:basic_arithmetic`."""
     problems: Annotated[Count, RESULTS, EVAL | TASK, Mark.LOCATES_DATA] = 20_000
@@ -126,7 +126,7 @@ class TaskConfig:
     """What the teacher reads in place of a prompt's last message: a text with `{prompt}`, where that goes, and with
     `{answer}`, where the gold answer goes."""
     chat_template_kwargs: Annotated[dict[str, Any], RESULTS, EVALUATES | TASK] = field(default_factory=dict)
-    """What the chat template is told besides, e.g. `task.chat_template_kwargs.enable_thinking=false`."""
+    """Further variables of the chat template, e.g. `task.chat_template_kwargs.enable_thinking=false`."""
     answer_form: Annotated[Literal["auto", "boxed", "hashes", "answer", "tags"], RESULTS, EVAL | TASK] = "auto"
     """Where a dataset's responses give their answer: in `boxed`, `\\boxed{}`; or else behind `hashes`, `####`; behind
     the word `answer`, `Answer:`; in `tags`, `<answer></answer>`. `auto` reads it from each row: its `data_source`
