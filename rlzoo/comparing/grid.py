@@ -112,7 +112,7 @@ class GridEntry(Recorded):
 
     @property
     def row(self) -> tuple[str, ...]:
-        """How it was asked for, whatever its code means by now."""
+        """How it was asked for, independent of what its code means now."""
         return self.asked, self.without, *self.settings
 
     @property
@@ -166,7 +166,7 @@ class Grid:
         return [cell.seed for cell in self.cells if cell.entry.name == name]
 
     def with_seeds(self, counts: Mapping[str, int]) -> "Grid":
-        """With so many seeds for the entries of these names, the lowest that they do not have."""
+        """The grid with `counts[name]` seeds for each named entry. The lowest free seeds are added."""
         added = []
         for name, count in counts.items():
             seeds = self.seeds_of(name)

@@ -22,7 +22,7 @@ from rlzoo.scripts import script_folder
 POLL = 0.2
 """Seconds between looks at the jobs."""
 PATIENCE = 300.0
-"""Seconds that a process which is told to end has for that: it finishes its step, and saves it."""
+"""Seconds that a process may take to end after a signal. It finishes its step, and saves it."""
 TORCHRUNS_PATIENCE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE) - 10)}
 """The seconds that torchrun, 30 otherwise, gives its processes; versions that do not know it keep to these."""
 RESTARTS = 2

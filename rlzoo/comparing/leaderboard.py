@@ -91,7 +91,7 @@ class Leaderboard:
     decodings: Sequence[Place]
     samples_at: Mapping[Place, int]
     averages: Mapping[Place, Verdicts[Identity]]
-    """What is said of all rows together by avg@k."""
+    """Verdicts of all rows by avg@k."""
     problems: int
     setting: Mapping[str, str]
     environment: Mapping[str, Sequence[str]]
@@ -100,15 +100,15 @@ class Leaderboard:
     """How often the page is looked at while seeds are added."""
     alike: Sequence[Alike]
     notes: Sequence[str]
-    """What is to be said of the folders."""
+    """Remarks on the run folders."""
     token_curves: TokenCurves | None = None
     """Accuracy by tokens; None where it is not known how the rows were trained."""
     primary: Sequence[tuple[str, Place]] = ()
     """The measures and places that were named beforehand; nothing where none was."""
     rewards: RewardRange | None = None
-    """Of the rewards, where these say more than which answers are right."""
+    """Range of the rewards; None where they only say which answers are right."""
     untrained: Mapping[Place, Sequence[float]] = field(default_factory=dict)
-    """avg@k before the first step, for each seed of the baseline; without decodings of which it is not known."""
+    """avg@k before the first step, for each seed of the baseline. Decodings without known values are left out."""
 
     @property
     def samples(self) -> int:
@@ -135,7 +135,7 @@ class Leaderboard:
 
     @property
     def trainings(self) -> Mapping[Identity, Training]:
-        """Of each row of which it is known."""
+        """Training of each row for which it is known."""
         return {row.identity: row.training for row in self.rows if row.training}
 
     @property

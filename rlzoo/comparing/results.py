@@ -181,7 +181,7 @@ class AnswerMeasure:
     unit: Callable[[Answers], float] = lambda answers: 1.0
     """Values of a problem are multiples of it."""
     answered: Callable[[Answers], Hashable] = lambda answers: answers.texts
-    """Equal for models of which it says the same, as they answered just the same."""
+    """Key of the answers. Models with equal keys answered the same and have the same values."""
 
 
 MEASURES: Mapping[str, AnswerMeasure] = {

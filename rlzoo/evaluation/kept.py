@@ -88,7 +88,7 @@ def check_same_settings(path: Path, before: Mapping[str, Any], now: Mapping[str,
 
 
 def without_code(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with dotted keys, but for the digests of code, of which two may know different ones."""
+    """The settings with dotted keys, without the digests of code. Two evaluations may record different ones."""
     return flat({key: value for key, value in settings.items() if key not in ("code", "source_files")})
 
 

@@ -302,7 +302,7 @@ def _check_is_read(objective: Objective, model: ModelConfig, task: TaskConfig) -
 
 
 def _check_stale(objective: Objective, task: TaskConfig, rollout: RolloutConfig) -> None:
-    """Refuses rollouts of older policies of which it would not be known what the objective reads."""
+    """Raises UserError if rollouts of older policies would lack something that the objective reads."""
     if not rollout.may_be_stale:
         return
     _check_partial(objective, task, rollout.partial_tokens)

@@ -113,7 +113,7 @@ def _versions(folder: RunFolder) -> tuple[str, ...]:
 
 
 def _warn_of_versions(folder: RunFolder, code: Code) -> None:
-    """Says where a run goes on with another version of rlzoo, or with code of which no digest can be compared."""
+    """Warns if a run resumes with another version of rlzoo, or with code whose digest cannot be compared."""
     before, now = _versions(folder), our_version()
     if before and before[-1] != now:
         _logger.warning(
