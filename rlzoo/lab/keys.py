@@ -54,7 +54,7 @@ MapRegime = Literal[
     "small_groups",
     "large_groups",
 ]
-"""What the map of the zoo may look at; what each is, is said in `rlzoo.lab.map.regimes`."""
+"""The regimes of the map of the zoo. `rlzoo.lab.map.regimes` defines each."""
 
 
 @dataclass
@@ -77,8 +77,8 @@ class SuiteConfig:
     """Which questions are asked: `experiments=rare_but_right,length_bias`; all that rlzoo has if empty. Others as
     `my_file.py:EXPERIMENT` or `my_module:EXPERIMENT`."""
     seeds: list[str] = field(default_factory=lambda: ["10"])
-    """A number is how many of the registered seeds, 1100, 1101, ...; several are the seeds themselves: `seeds=0,1`.
-    `seeds=auto(up_to=40)` begins with ten, and gives more to experiments of which a claim is open."""
+    """One number is a count of the registered seeds 1100, 1101, ...; several are the seeds themselves: `seeds=0,1`.
+    `seeds=auto(up_to=40)` begins with ten, and adds more to experiments with an open claim."""
     base_against_base: bool = False
     """Train the base of each experiment with 40 further seeds, and compare it with itself."""
     jobs: Count = 1

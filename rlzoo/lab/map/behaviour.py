@@ -81,10 +81,10 @@ def step_size(setting: RegimeSetting, direction: Tensor, divergence: float) -> T
 def target_gradient(objective: Objective, setting: RegimeSetting) -> Tensor | None:
     """The gradient [P, T, V + 1, V] of what the advantages ascend in expectation; None if they have no such target.
 
-    With G responses, of which each is right with probability p, an advantage that depends on its group's rewards alone
-    ascends a function F(p), and F' is a sum over the G + 1 groups that there are. So GRPO's is not p, and that of a
-    mean over pass@k is not either. What looks at other groups, at log-probs or at partial rewards has no F; nor has a
-    surrogate that does not follow the advantage.
+    With G responses, each right with probability p, an advantage that depends on its group's rewards alone ascends a
+    function F(p), and F' is a sum over the G + 1 possible groups. Neither GRPO's F nor that of a mean over pass@k is p.
+    Advantages that depend on other groups, log-probs or partial rewards have no F. Nor have surrogates that do not
+    follow the advantage.
     """
     regime = setting.regime
     if regime.partial or not objective.the(Surrogate).follows_advantage:
@@ -294,7 +294,7 @@ def _samples(
 
 
 def _idle(objective: Objective, updates: Sequence[MapUpdate]) -> tuple[str, ...]:
-    """Without surrogates, of which many cannot cut anything off."""
+    """Parts that could act and never did. Surrogates are left out, as many cannot cut anything off."""
     acted = frozenset[str]().union(*(update.acted for update in updates))
     watched = frozenset[str]().union(*(update.watched for update in updates))
     parts = [part.name for part in objective.parts if not isinstance(part, Surrogate)]

@@ -35,12 +35,12 @@ LOOKS = "looks.json"
 
 @dataclass(frozen=True)
 class Seeds:
-    """So many of the registered seeds of each experiment, or those that are listed."""
+    """Seeds of each experiment: the first `count` registered ones, or those that are listed."""
 
     count: int = 0
     listed: Sequence[int] = ()
     up_to: int = 0
-    """How many an experiment may get, of which something is open; 0 if their number is given."""
+    """The most seeds of an experiment with an open claim; 0 if the number of seeds is given."""
 
     @property
     def looks(self) -> tuple[int, ...]:

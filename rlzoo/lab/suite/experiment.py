@@ -153,7 +153,7 @@ def _declared() -> Mapping[str, Mapping[str, Any]]:
 
 
 def own_names() -> list[str]:
-    """The experiments of this package, of which none is imported for it."""
+    """Names of the experiments of this package. No experiment is imported for them."""
     return sorted(_declared())
 
 

@@ -21,8 +21,8 @@ def coin(*what: object) -> float:
 class MicroTask:
     """Prompts are four digits and a colon. A subclass says which `symbols` it writes, and which responses are right.
 
-    `flip` is the rate at which a response is judged wrongly, by a coin that nobody can foresee: what training takes for
-    correct is then as wrong as the reward. The truth is `right`.
+    `flip` is the rate at which a response is judged wrongly, at random. The correctness that training sees is then as
+    wrong as the reward. The truth is `right`.
     """
 
     flip: float = 0.0

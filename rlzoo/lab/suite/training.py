@@ -118,18 +118,18 @@ class Failure:
 
 
 class RunningView(Protocol):
-    """What is told while cells are trained."""
+    """Shows progress while cells are trained."""
 
     def training(self, done: int, total: int) -> AbstractContextManager[None]:
-        """While they are: of all cells that were asked for, so many were done before."""
+        """A context in which cells are trained: `total` in all, `done` of them before."""
         ...
 
     def starts(self, missing: int) -> None:
-        """So many starting policies are made first."""
+        """Shows that `missing` starting policies are made first."""
         ...
 
     def trained(self, cell: Cell, failure: Failure | None) -> None:
-        """One is done, or has failed."""
+        """Shows that a cell is done, or has failed."""
         ...
 
 

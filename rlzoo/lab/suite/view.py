@@ -241,20 +241,20 @@ class SuiteView:
 
     @contextmanager
     def training(self, done: int, total: int) -> Iterator[None]:
-        """While cells are trained, `total` in all, of which `done` were done before."""
+        """A context in which cells are trained: `total` in all, `done` of them before."""
         self.done, self.before, self.total = done, done, total
         self.console.print(f"suite       {total} cells, {done} of them done before")
         with self.console.status("") if self.console.is_terminal else nullcontext() as self.status:
             yield
 
     def starts(self, missing: int) -> None:
-        """So many starting policies are made first."""
+        """Shows that `missing` starting policies are made first."""
         if missing:
             self.console.print(f"starts      {missing} starting policies are made")
         self.started = self.last_line = time.monotonic()
 
     def trained(self, cell: Cell, failure: Failure | None) -> None:
-        """One is done, or has failed."""
+        """Shows that a cell is done, or has failed."""
         self.done += 1
         if failure:
             self.console.print(f"failed      {cell}: {failure.message}", soft_wrap=True)

@@ -89,7 +89,7 @@ def accuracy_by_kind(cell: Trained) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class Mixed(Lookup):
-    """Letters of which only those to `live` of the prompts are judged; to the others all answers are as good."""
+    """Letters are judged for a share `live` of the prompts. For the others all answers are equally good."""
 
     live: float = 0.2
 
