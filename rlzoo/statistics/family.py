@@ -29,7 +29,7 @@ from rlzoo.statistics.intervals import LEVEL, Distribution
 
 @dataclass(frozen=True)
 class Family:
-    """Everything that a page tests: all rows with all decodings by all measures, of which 5 % of pages may err."""
+    """All tests of a page: every row, decoding and measure. At most 5 % of pages may err."""
 
     tests: int
     looks: int = 1
@@ -81,7 +81,7 @@ class Family:
 
     @staticmethod
     def _once(p_values: np.ndarray, tests: np.ndarray | int) -> np.ndarray:
-        """How often so many tests of nothing show so small a p-value anywhere, at most."""
+        """An upper bound of the probability that `tests` true null hypotheses give such a p-value anywhere."""
         return np.asarray(-np.expm1(tests * np.log1p(-np.minimum(p_values, 1 - 1e-16))))
 
 
@@ -115,7 +115,7 @@ class Measure(Generic[Name]):
     """Whether it is the average of sets that are judged as well: a doubt of it is a doubt of one of them."""
 
     def distinct(self) -> list[Name]:
-        """Rows of which no two are the same runs."""
+        """Rows without repetitions of the same runs."""
         return [
             name for name, other in self.same_as.items() if self.scores[name].seeds != self.scores[other].seeds
         ] + list(dict.fromkeys(self.same_as.values()))

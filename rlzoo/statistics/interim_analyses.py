@@ -18,7 +18,7 @@ FIRST = 3
 """Seeds that every objective starts with."""
 GROWTH = 1.4
 HOPELESS_FACTOR = 10
-"""A row whose difference would take so many times `up_to` seeds gets no more."""
+"""A row gets no more seeds if its difference would take more than this many times `up_to` seeds."""
 
 
 def looks(up_to: int) -> tuple[int, ...]:
@@ -30,13 +30,13 @@ def looks(up_to: int) -> tuple[int, ...]:
 
 
 def next_look(seeds: int, up_to: int) -> int:
-    """How many seeds a row that has so many gets next; as many as it has if there is no further look."""
+    """The number of seeds at the next look of a row with `seeds` seeds; `seeds` if there is no further look."""
     return next((look for look in looks(up_to) if look > seeds), seeds)
 
 
 def wants_seeds(is_decided: bool, is_open: bool, seeds_needed: int, up_to: int) -> bool:
-    """Whether further seeds may decide what is said of a row at one decoding.
+    """Whether further seeds may decide the verdict on a row at one decoding.
 
-    `is_open`: it is unstable, or may turn out to be the same; otherwise so many `seeds_needed` would tell it apart.
+    `is_open`: the row is unstable, or may turn out to be the same. Otherwise `seeds_needed` seeds would distinguish it.
     """
     return not is_decided and (is_open or 0 < seeds_needed <= HOPELESS_FACTOR * up_to)

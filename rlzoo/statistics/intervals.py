@@ -29,7 +29,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its interval, of 95 % unless it is said otherwise."""
+    """A mean with its interval, 95 % unless stated otherwise."""
 
     mean: float
     low: float
@@ -123,10 +123,10 @@ def _picked(count: int) -> np.ndarray:
 
 
 def nodes_of(deviations: np.ndarray, problems: float, shrunk: float = 1.0) -> np.ndarray:
-    """[NODES] quantiles of [RESAMPLES] deviations, shrunk, with the heavier tails that so few problems have.
+    """[NODES] quantiles of [RESAMPLES] deviations, shrunk, with the heavier tails of few problems.
 
     A resample knows no t: its quantiles are expanded from a normal's to those (Hesterberg 2015, American Statistician
-    69:4). The degrees of freedom are Satterthwaite's for a variance of which another was taken.
+    69:4). The degrees of freedom are Satterthwaite's for a variance from which another was subtracted.
     """
     places = (np.arange(NODES) + 0.5) / NODES
     wider = scipy.stats.t.ppf(places, max(LEAST_DEGREES, (problems - 1) * shrunk**4)) / scipy.stats.norm.ppf(places)

@@ -38,9 +38,9 @@ def _detectable(known: Distribution, level: float) -> float:
 
 
 def seeds_needed(spread: Spread, pair: tuple[int, int], known: Distribution, difference: float, level: float) -> int:
-    """How many seeds find a true difference with 80 % probability, on the same problems; 0 if MOST_SEEDS do not.
+    """Number of seeds that find a true difference with 80 % probability, on the same problems; 0 if MOST_SEEDS do not.
 
-    Smyth's moderated t with the degrees of freedom of so many seeds, beside the doubt that the problems leave.
+    Uses Smyth's moderated t with the degrees of freedom of that number of seeds, and the variance from problems.
     """
     by_seed = float(sum(spread.weights[row] @ spread.variances[row] for row in pair))
     rows, problems = len(spread.weights), float(known.deviations.var())

@@ -29,7 +29,7 @@ WILDER = 25.0
 WILD_DEGREES = 2.0
 WILD_ROWS = 1.1
 MARKED = 4.0
-"""A row is called unstable if that makes its spread so many times as probable."""
+"""A row is called unstable if instability makes its spread this many times as probable."""
 ROUNDS = 15
 
 
@@ -151,7 +151,7 @@ class PairedSpread:
 def learn_paired_spread(
     means: Sequence[np.ndarray], seeds: Sequence[Sequence[int]], floor: float
 ) -> PairedSpread | None:
-    """The spread of rows of which each shares seeds with others; None if one does not."""
+    """The spread of rows that each share seeds with others; None if one does not."""
     row_of = np.repeat(np.arange(len(means)), [len(by_seed) for by_seed in means])
     distinct, seed_of = np.unique(np.concatenate([np.asarray(of_row) for of_row in seeds]), return_inverse=True)
     design = np.concatenate([np.eye(len(means))[row_of], np.eye(len(distinct))[seed_of]], axis=1)
@@ -182,10 +182,10 @@ def has_two_modes(runs: Sequence[float] | np.ndarray, deviation: float, degrees:
     """Whether sorted runs have a gap that stable ones would have with a probability of RARE, as where some collapse.
 
     `deviation` is the standard deviation of stable runs, known with `degrees` degrees of freedom: the gap is five
-    deviations, and more where few rows say how large one is (Student's t). No statistic knows of a mode that no run is
-    in: a method of which every third run collapses shows none in three seeds with a probability of 30 %. From
-    MODES_SHOWN_FROM seeds on 1 to 5 % of simulated leaderboards err that have a row with a third of its runs or more in
-    either mode (benchmarks/coverage).
+    deviations, and more where few rows say how large one is (Student's t). No statistic finds a mode without a
+    run: if every third run of a method collapses, three seeds show no collapse with a probability of 30 %. From
+    MODES_SHOWN_FROM seeds on, 1 to 5 % of simulated leaderboards err that have a row with a third of its runs or more
+    in either mode (benchmarks/coverage).
     """
     gaps = np.diff(np.sort(np.asarray(runs, dtype=np.float64)))
     reach = np.sqrt(2) * stats.t.isf(RARE, degrees) * deviation

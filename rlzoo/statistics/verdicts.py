@@ -123,7 +123,7 @@ def judge(
 ) -> list[Verdicts[Name]]:
     """Judges the rows of a leaderboard by all its measures, which are one family of tests.
 
-    A row that is surely less than `equivalence` from the baseline is called the same. The leaderboard is one of so many
+    A row that is surely less than `equivalence` from the baseline is called the same. The leaderboard is one of
     `looks` at a grid to which seeds are added. Rows that are the same runs are tested once.
     """
     tested = all_tests(measures, baseline, looks)
@@ -208,9 +208,9 @@ def verdict(
     equivalence: float = 0.0,
     is_split: bool = False,
 ) -> Verdict:
-    """What may be said of a row against the baseline; `seeds` is the smaller number of the two.
+    """The verdict on a row against the baseline; `seeds` is the smaller number of the two.
 
-    `is_split`: the runs of one of them have two modes, of which few seeds say too little.
+    `is_split`: the runs of one of them have two modes, which takes more seeds to decide.
     """
     return Verdict(_finding(difference, seeds, is_unstable, is_split), is_unstable, equivalence)
 
