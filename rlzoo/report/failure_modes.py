@@ -62,7 +62,7 @@ class Remedy:
     expression: str
     """An objective that has it."""
     recipes: tuple[str, ...]
-    """Those of which it is an idea."""
+    """Recipes that have the part in their contribution."""
     claims: tuple[ClaimEvidence, ...]
     """What was found of it where the failure mode is there on purpose."""
     rank: int

@@ -10,10 +10,10 @@ from rlzoo.statistics.verdicts import FALSE_DISCOVERIES, HOPELESS, Difference, F
 from rlzoo.tasks.benchmarks import contamination_of
 
 CLAIMED = (Finding.BETTER, Finding.WORSE, Finding.SAME)
-"""Findings of which each row is named, with its difference."""
+"""Findings that are claims. Each of their rows is named, with its difference."""
 MANY = 4
 MANY_ROWS = 12
-"""From so many on a page lists discoveries."""
+"""Number of rows from which on a page lists discoveries."""
 
 
 def summary(board: Leaderboard) -> str:
@@ -65,15 +65,15 @@ def _below_untrained(board: Leaderboard, decoding: Place) -> str:
 
 
 def has_discoveries(board: Leaderboard) -> bool:
-    """Whether rows are so many that a list of which a few are false says more than verdicts of which none is."""
+    """Whether rows are many. A list with a few false entries then says more than verdicts without any."""
     return len(board.rows) >= MANY_ROWS
 
 
 def discoveries(board: Leaderboard) -> list[str]:
-    """The rows of which about one in twenty is not what it seems, for each decoding that has some."""
+    """A list of rows for each decoding that has discoveries. About one row in twenty is false."""
     lists = {decoding: _discovered(board, decoding) for decoding in board.decodings}
     return [
-        f"At {decoding}, a list of which one in {round(1 / FALSE_DISCOVERIES)} is expected to be false (Benjamini and "
+        f"At {decoding}, a list in which one in {round(1 / FALSE_DISCOVERIES)} is expected to be false (Benjamini and "
         f"Hochberg), and no verdict: {'; '.join(rows)}."
         for decoding, rows in lists.items()
         if rows
@@ -125,7 +125,7 @@ def _measure(board: Leaderboard, decoding: Place, name: str) -> str:
 
 
 def _group(verdict: Verdict, rows: Sequence[LeaderboardRow], board: Leaderboard, decoding: Place) -> str:
-    """`worse than grpo: lopti (-6.4)`; rows of which nothing is claimed are counted where they are many."""
+    """`worse than grpo: lopti (-6.4)`. Rows without a claim are counted if they are many."""
     is_claim, baseline = verdict.finding in CLAIMED, board.baseline.name
     names = [f"{row.name}{_by_how_much(row.results[decoding].difference) * is_claim}" for row in rows]
     if is_claim:
@@ -151,7 +151,7 @@ def planning(board: Leaderboard) -> list[str]:
 
 
 def _undecided(board: Leaderboard, decoding: Place) -> dict[str, Difference]:
-    """The differences of which nothing is claimed, by row."""
+    """Differences without a claim, by row."""
     results = {str(row.name): row.results[decoding] for row in board.rows}
     return {
         name: result.difference

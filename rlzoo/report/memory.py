@@ -37,7 +37,7 @@ def print_fit(fit: Fit, model: str, gpus: int) -> None:
 
 
 def print_host(host: Mapping[str, float], gpus: int) -> None:
-    """What a machine needs of its own memory, with no more than `NODE` of so many GPUs."""
+    """Prints the host memory that a machine needs. It has at most `NODE` of the `gpus` GPUs."""
     start, resumed, always, more = (host[name] / GIB for name in ("start", "resume", "always", "checkpoint"))
     here, most = min(gpus, NODE), max(start, resumed)
     sleeping = f"vLLM sleeps with {always:.1f} of it on each all the time; " if always else ""

@@ -65,7 +65,7 @@ def push(run: str, name: str, config: PushConfig) -> str:
     except HFValidationError as error:
         raise UserError(f"{name} is no name of a model on the hub, OWNER/MODEL: {one_line(error)}") from None
     except LocalTokenNotFoundError:
-        raise UserError("nobody is logged in to the hub: `hf auth login`, or a token in HF_TOKEN") from None
+        raise UserError("no user is logged in to the hub: `hf auth login`, or a token in HF_TOKEN") from None
     except HfHubHTTPError as error:
         raise UserError(f"the hub at {api.endpoint} refused {name}: {one_line(error)}") from None
     except Exception as error:  # those of the connection, which versions of the hub's library name differently
@@ -76,7 +76,7 @@ def push(run: str, name: str, config: PushConfig) -> str:
 def _eval_results(folder: RunFolder, checkpoint: Path) -> dict[str, list[dict[str, Any]]]:
     """What `rlzoo eval` measured of these weights, by benchmark and decoding, as leaderboards of the hub read it.
 
-    A benchmark that has none there, or of which not all problems were asked, gets no entry, and a warning names it.
+    A benchmark without a leaderboard there, or with problems that were not asked, gets no entry; a warning names it.
     Results that were graded again get none. Format: https://huggingface.co/docs/hub/eval-results. Raises UserError if
     the results are not readable.
     """

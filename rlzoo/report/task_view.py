@@ -35,7 +35,7 @@ def print_task(look: TaskLook, console: Console | None = None) -> None:
         console.print(f"gold: {_short(look.gold_of(problem))}\n", style="dim")
     console.print(_grades(look))
     each = look.config.rollout.responses_per_prompt
-    console.print(f"responses of {look.config.model.name}, {look.groups * each} of which are sampled", style="bold")
+    console.print(f"responses of {look.config.model.name}, {look.groups * each} sampled in all", style="bold")
     sampled = look.sampled
     for first in range(0, each * min(RESPONSES, look.groups), each):
         row = max(range(first, first + each), key=_calls(sampled)) if has_turns(sampled) else first

@@ -55,9 +55,9 @@ def _addressed(name: Name) -> Iterator[str]:
 
 
 def print_zoo(names: Sequence[Name], whole: bool = False, console: Console | None = None) -> None:
-    """Recipes by stage, a few lines each; of parts the names alone, unless the `whole` is asked for.
+    """Prints recipes by stage, a few lines each, and the names of parts; if `whole`, parts as recipes.
 
-    Variants are told where one recipe is explained.
+    Variants are shown on the page of their recipe.
     """
     console = console or plain_console()
     stages = [*(stage.name.lower() for stage in Stage), "several"]
