@@ -49,7 +49,7 @@ class Benchmark:
     name: str
     hub: str
     rows: int
-    """As the papers have it; 0 if nobody said."""
+    """Number of rows in the papers; 0 if they give none."""
     samples: int
     split: str = "test"
     instruction: str = BOXED
@@ -136,7 +136,7 @@ GROUPS = {
 
 
 def contamination_of(names: Iterable[str]) -> list[str]:
-    """What is known of these benchmarks having been in training data; those of which the same is known together."""
+    """Notes on problems of these benchmarks in training data. Benchmarks with the same note share a line."""
     by_note: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         if name in BENCHMARKS and BENCHMARKS[name].contamination:

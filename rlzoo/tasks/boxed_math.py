@@ -501,7 +501,7 @@ def _letter_and_value(choice: re.Match[str]) -> tuple[str, str]:
 def right(gold: str, boxes: Boxes) -> bool:
     """Whether the final boxes of a response give the gold answer: as one set, or each of them.
 
-    Boxes of which either may be meant are a set only where the gold answer says *or* as well.
+    Boxes that are alternatives count as a set only if the gold answer says *or* as well.
     """
     if all(equivalent(gold, content) for content in boxes.contents):
         return True

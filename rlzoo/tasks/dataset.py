@@ -125,7 +125,7 @@ class DatasetTask:
 
     @property
     def _takes_rows(self) -> bool:
-        """Whether something of the user's makes the rewards, and is told what a row says."""
+        """Whether the user's own code makes the rewards and gets the columns of a row."""
         return bool(self.config.reward or self.config.environment)
 
     @property
@@ -293,7 +293,7 @@ def has_no_answer(problem: Problem) -> bool:
 
 
 def _distinct(problems: Sequence[Problem]) -> Iterable[Problem]:
-    """Each object once: equal rows share one, of which there may be a million."""
+    """Each object once. Equal rows share an object, and there may be a million of them."""
     return {id(problem): problem for problem in problems}.values()
 
 

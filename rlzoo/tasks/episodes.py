@@ -121,7 +121,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def _columns(reset: Any, problem: Problem) -> dict[str, Any]:
-    """The row, of which `reset` gets what it names, or all; a task that has no rows has prompt and answer."""
+    """The columns that `reset` names, or all if it takes any. A task without rows has prompt and answer."""
     parameters = inspect.signature(reset).parameters
     given = {"prompt": problem.prompt, "answer": problem.answer, **Row.of(problem).columns}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())

@@ -132,7 +132,7 @@ class GraderPool(Sandbox):
         return self.ask(requests)
 
     def _may_act(self, problem: Problem, response: str) -> bool:
-        """Whether a response may do more than be slow where it is run, or nobody can tell."""
+        """Whether running a response may do more than take long, or this is not known."""
         try:
             return not self.grader.is_harmless(problem, response)  # type: ignore[attr-defined]
         except Exception:
@@ -211,7 +211,7 @@ def _is_confined(grader: Grader) -> bool:
 def _tell_of_no_boundary(missing: str) -> None:
     _logger.warning(
         "answers are graded without the kernel's boundary, as %s: Python's audit hook stops accidents, not attackers; "
-        "grade what somebody hostile wrote in a container",
+        "grade responses that may be hostile in a container",
         missing,
     )
 
@@ -234,7 +234,7 @@ def _grading(grader: Grader, is_confined: bool) -> Callable[[Problem, str], Any]
 
 
 def checked_grade(grade: Any, problem: Problem, may_abstain: bool = False) -> Grade:
-    """The grade in plain numbers. Raises UserError for what is none: whoever wrote the grader has to know."""
+    """The grade in plain numbers. Raises UserError if the grader returned something else."""
     if not isinstance(grade, Grade):
         raise UserError(
             f"the grader of task.name returned {one_line(repr(grade))} for {problem.id}; it must return a grade: "

@@ -155,7 +155,7 @@ def _side(held_out: bool) -> tuple[Problem, ...]:
 
 
 def _claims(speaker: int, count: int) -> list[str]:
-    """Everything that one of `count` people can claim; nobody says of themselves alone what they are."""
+    """Everything that one of `count` people can claim. No claim is about the speaker alone."""
     people = "ABC"[:count]
     roles = [person + role for person in people if person != people[speaker] for role in "01"]
     relations = [a + relation + b for a, b in combinations(people, 2) for relation in _RELATIONS]

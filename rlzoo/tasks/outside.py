@@ -71,7 +71,7 @@ def definition_in(module: str, name: str) -> Definition | None:
         try:
             with importable_from(Path.cwd()):
                 spec = find_spec(module)
-        except (ImportError, ValueError):  # whoever loads it says so
+        except (ImportError, ValueError):  # the caller that loads it reports this
             return None
         file = spec.origin if spec else None
     path = Path(file or "").resolve()

@@ -94,7 +94,7 @@ class TrainerState:
 
 @dataclass(frozen=True)
 class Row:
-    """What rewards are told of a dataset's row besides its problem."""
+    """Data of a dataset's row that reward functions get besides its problem."""
 
     question: str
     ground_truth: Any
@@ -303,7 +303,7 @@ class EpisodeGrader:
     def __call__(self, problem: Problem, response: str) -> Grade:
         raise UserError(
             f"a response to {problem.id} cannot be graded by its text: the rewards of task.environment are those of "
-            f"its episodes; rlzoo eval samples and grades anew"
+            f"its episodes; rlzoo eval samples and grades again"
         )
 
 

@@ -39,12 +39,12 @@ MEMORY_LIMIT = 4 * 2**30
 LARGEST_ANSWER = 2**20
 """Bytes of a line of JSON."""
 MOST_TIMED_OUT, SHORTEST = 8, 0.05
-"""How many requests of a kind may take all of their time. After every so many more the others get half as long, down
-to this share, in which a new worker still does its first: a policy that learns to write towers of powers would
-otherwise take an hour of every step."""
+"""Number of requests of a kind that may take all of their time, and the smallest share of it. Each time this number
+has timed out, the others get half as long, down to this share, in which a new worker still does its first request.
+Otherwise a policy that learns to write towers of powers would take an hour of every step."""
 GIVEN_UP = 1000
-"""After so many time-outs all others count as timed out, too, where a step is bounded. They have taken 64 whole times,
-11 minutes of one worker at 10 s each, and time-outs take no more of a step."""
+"""After this number of time-outs all other requests of a bounded step count as timed out, too. These time-outs have
+taken 64 whole times, 11 minutes of one worker at 10 s each, and take no more of a step."""
 STALLED = 60.0
 """Seconds after which a worker that has not begun what it was asked, or a template that does not answer, is taken for
 lost: on a busy machine either may wait long for the processor."""

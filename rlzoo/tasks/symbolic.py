@@ -13,7 +13,7 @@ from sympy import Basic, Expr, Float, I, Intersection, N, Rational, S, Set, Unio
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And
 
-# The pool kills what takes too long; math-verify warns once that nobody else does.
+# The pool kills what takes too long; math-verify warns once that it has no time limit of its own.
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
 # Units are the business of rlzoo.tasks.notation: math-verify takes any text and any letter behind a digit for one.
@@ -130,7 +130,7 @@ def region(alternatives: Sequence[Sequence[str]]) -> Set | None:
 
 
 def _together(conditions: Sequence[Set]) -> Set:
-    """The values that meet all conditions, or, as nobody asks for none at all, those that meet one: `x < 1, x > 2`."""
+    """The values that meet all conditions. If none does, as for `x < 1, x > 2`, the values that meet one."""
     all_of_them = Intersection(*conditions)
     return Union(*conditions) if all_of_them.is_empty else all_of_them
 

@@ -205,5 +205,5 @@ def question(prompt: Prompt) -> str:
 
 
 def is_held_out(text: str, one_in: int, digest_size: int) -> bool:
-    """Which side a problem is on, by a hash of its text: one in so many is held out, the same ones on every machine."""
+    """Whether a problem is held out, by a hash of its text: one in `one_in` is, the same ones on every machine."""
     return int.from_bytes(blake2b(text.encode(), digest_size=digest_size).digest(), "big") % one_in == 0
