@@ -45,9 +45,9 @@ def interrupt(number: int) -> None:
 
 @contextmanager
 def heard(tell: Callable[[int], None] = interrupt) -> Iterator[None]:
-    """While `tell` is called with the number of each signal that is not ignored and has no other handler.
+    """A context in which `tell` gets the number of each signal that is not ignored and has no other handler.
 
-    A scheduler, its launcher and the group may each send the same one: after the first only Ctrl-C is told again.
+    A scheduler, its launcher and the group may each send the same signal: after the first, only Ctrl-C calls it again.
     Where a library made another error of Interrupted, as torch does while safetensors reads, Interrupted is raised.
     """
     ours = threading.current_thread() is threading.main_thread()

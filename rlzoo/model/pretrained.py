@@ -205,10 +205,10 @@ def write_manifest(folder: Path, step: int) -> None:
 
 
 def damage(folder: Path, step: int | None = None, needed: frozenset[str] = frozenset()) -> str:
-    """What of the listed files is not as it was saved, in words; empty if all is.
+    """Describes how the listed files differ from what was saved; empty if they do not.
 
-    With a step the list has to be there, to be of that step, to have what is `needed`, and to hold for what training
-    goes on from; otherwise it is asked about the model alone, of which it need not be there.
+    With a step, the list must exist, be of that step, have what is `needed`, and hold for what training resumes from.
+    Without one, only the files of the model are checked, and the list may be missing.
     """
     if not (folder / MANIFEST).is_file():
         return "" if step is None else f"it has no {MANIFEST}"

@@ -29,11 +29,11 @@ def packs(attention: str) -> bool:
 
 
 def packed_options(layout: Layout, attention: str, kinds: set[str]) -> dict[str, Any]:
-    """What to tell the layers of a packed row; as transformers documents it for its flash attention.
+    """Arguments of the layers for a packed row, as transformers documents them for its flash attention.
 
-    Of `varlen` a mask without elements keeps transformers from making one: whatever would use it fails. Flash attention
-    takes none; unless every one of the `kinds` of layers is told so, transformers looks at the positions for packed
-    rows, and waits for the device.
+    `varlen` gets a mask without elements, so that transformers makes none; a layer that used it would fail. Flash
+    attention takes no mask. Unless each of the `kinds` of layers gets None, transformers searches the positions for
+    packed rows, and waits for the device.
     """
     assert layout.bounds is not None
     none = {kind: None for kind in kinds} if "sliding_attention" in kinds else None

@@ -296,7 +296,7 @@ class Sampler:
     def _sample_shown(
         self, starts: Sequence[Start], texts: Sequence[str], responses: int, sampling: Sampling, seed: int
     ) -> tuple[Rollouts, list[Conversation]]:
-        """Samples the first turns of rows, to each of which its episode shows a text."""
+        """Samples the first turn of each row, after the text that its episode shows."""
         problems = [start.problem for start in starts]
         prompts = self.prompts(problems)
         pairs = zip(problems, texts, strict=True)

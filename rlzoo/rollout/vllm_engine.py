@@ -187,7 +187,7 @@ class VllmEngine(VllmTraits):
 
     @contextmanager
     def conversation(self) -> Iterator[None]:
-        """Calls whose prompts are rows of earlier ones with more behind them, of which nothing is calculated again."""
+        """A context for calls whose prompts continue rows of earlier calls. Earlier tokens are not calculated again."""
         with self._awake():
             self._forget()
             self.goes_on = True

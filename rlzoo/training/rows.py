@@ -106,9 +106,9 @@ def scored_groups(group: Tensor, graded: GradedRollouts) -> Tensor:
 
 
 def rewards_by_function(objective: Objective, graded: GradedRollouts) -> Tensor | None:
-    """[N, K] with 0 for the groups in which a function has no say.
+    """Rewards [N, K], with 0 for groups that a function does not score.
 
-    Raises UserError for an objective that compares the rewards of a function in a group of which it scores a part.
+    Raises UserError if the objective compares rewards in a group that a function scores only in part.
     """
     if graded.rewards is None or not graded.rewards.isnan().any():
         return graded.rewards
