@@ -1,7 +1,9 @@
 """The documentation uses the words of docs/style.md."""
 
+import ast
 import re
 import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -26,11 +28,26 @@ def avoided() -> list[str]:
     return [*last.split(", "), *(word for word in instead if word not in ("fresh", "look"))]
 
 
+def tracked(*patterns: str) -> list[str]:
+    command = ["git", "ls-files", *patterns]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
 def pages() -> list[str]:
     """Every page that a person wrote."""
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     without = ("CHANGELOG.md", "docs/style.md")
-    return [name for name in listed.split() if "/results/" not in name and name not in without]
+    return [name for name in tracked("*.md") if "/results/" not in name and name not in without]
+
+
+def sentences(path: Path) -> list[str]:
+    """Docstrings of a Python file, those behind names included, and its comments as one text."""
+    statements = [node.value for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Expr)]
+    strings = [node.value for node in statements if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    with tokenize.open(path) as file:
+        comments = [
+            token.string[1:] for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.COMMENT
+        ]
+    return [" ".join(text.split()) for text in (*strings, "\n".join(comments))]
 
 
 def test_the_glossary_has_sixty_words_in_order() -> None:
@@ -49,3 +66,11 @@ def test_no_page_has_an_avoided_word(word: str) -> None:
         for hit in pattern.finditer(text)
     ]
     assert not found, "\n".join(found)
+
+
+def test_no_docstring_or_comment_has_an_avoided_phrase() -> None:
+    phrases = "nobody|somebody|whoever|so many|anew|by now|is told|of which|is said"
+    pattern = re.compile(rf".{{0,40}}\b({phrases})\b.{{0,40}}", re.IGNORECASE)
+    files = tracked("rlzoo/*.py", "objectives/*.py")
+    found = [f"{name}: {hit[0]}" for name in files for text in sentences(ROOT / name) for hit in pattern.finditer(text)]
+    assert len(files) > 200 and not found, "\n".join(found)
