@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 class Fault(Exception):
-    """A failure that is no mistake of the user (a full disk), in one line: what happened, what is saved, what to do.
+    """A failure that is no user mistake (full disk, no memory), in one line: what happened, what is saved, what to do.
 
     The command line prints it without a traceback and exits with status 1.
     """
