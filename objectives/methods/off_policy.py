@@ -237,8 +237,10 @@ class SecondMomentMask(Mask):
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         for part in parts.values():
-            if isinstance(part, Surrogate) and (part.reads_bounds or part.name == "banded_reinforce"):
+            if isinstance(part, Surrogate) and part.reads_bounds:
                 yield f"{self.name}, {part.name}: the mask is meant to replace a clip. Write unclipped for {part.name}."
+            elif part.name == "banded_reinforce":
+                yield f"{self.name}, {part.name}: both cut by the ratio. Write -{self.name}."
 
     def keeps(self, batch: Prepared) -> Tensor:
         if batch.on_policy:  # all ratios are 1

@@ -54,6 +54,13 @@ the mean over all tokens; their code keeps p within [0.02, 0.98] and log r below
 """
 
 
+_SIGNS_OF_GROUP_CENTER = (
+    *("group_norm", "leave_one_out", "center_batch_std", "scaled_center", "population_norm", "center_then_global_norm"),
+    "no_reward",
+)
+"""Advantages with the sign of `group_center` in every batch, and one without a sign."""
+
+
 @register
 class GroupContrast(Surrogate):
     """Tells the good responses of a group from the others by how far the policy has moved towards each."""
@@ -68,7 +75,7 @@ class GroupContrast(Surrogate):
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         for part in parts.values():
-            if isinstance(part, Advantage) and part.name != "group_center":
+            if part.name in _SIGNS_OF_GROUP_CENTER and getattr(part, "over", "rows") == "rows":
                 yield f"{part.name}: {self.name} reads only the sign of A. Write group_center in its place."
 
     def extra(self, batch: TokenBatch) -> Extra:

@@ -330,6 +330,7 @@ class PositionBonus(Weight):
     failure_modes = ("credit",)
     goes_by_reward = True
     additive = True
+    shares_advantage = True
     printed = "A += sign(A) min({gamma:g} sigmoid({slope:g} (place - 0.5)), |A| / 2)"
     explained = "place = tokens of the response before it, over all of them"
     gamma: float = parameter(0.1, "[0, inf)", "what is added at the very end, nearly", idle=0)

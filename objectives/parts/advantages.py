@@ -1,6 +1,7 @@
 """The parts of the first four stages that several methods use: rewards, selection, advantages and weights."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from objectives.batch import TokenBatch
@@ -209,7 +210,8 @@ class LiveOnly(Select):
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         for part in parts.values():
-            if isinstance(part, Advantage) and not part.centred:
+            is_never_zero = part.name == "signed_reward" and 0.0 not in vars(part).values()
+            if is_never_zero or part.name == "global_norm":
                 yield f"{self.name}: drops next to nothing, as A of {part.name} is hardly ever 0. Write -{self.name}."
 
     def selects(self, batch: TokenBatch) -> Tensor:
@@ -408,9 +410,10 @@ class SamplerCorrection(Weight):
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         for part in parts.values():
-            is_late = isinstance(part, Weight) and part.additive and part.planned and not part.shares_advantage
-            if is_late and NoReward.name not in parts:
-                yield f"{self.name}: does not weigh what {part.term()} adds. Write {part.name}(source=old)."
+            is_late = isinstance(part, Weight) and part.additive and not part.shares_advantage
+            if is_late and getattr(part, "source", "") == "current" and NoReward.name not in parts:
+                early = replace(part, source="old").term()  # type: ignore[call-arg]
+                yield f"{self.name}: does not weigh what {part.term()} adds. Write {early}."
 
     def weight(self, batch: TokenBatch) -> Tensor:
         weight = mismatch(batch, self.level, self.name).exp()

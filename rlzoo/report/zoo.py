@@ -55,7 +55,7 @@ def _addressed(name: Name) -> Iterator[str]:
 
 
 def print_zoo(names: Sequence[Name], whole: bool = False, console: Console | None = None) -> None:
-    """Prints recipes by stage, a few lines each, and the names of parts; if `whole`, parts as recipes.
+    """Prints recipes by stage, a few lines each. Parts are listed by name alone, or like recipes if `whole`.
 
     Variants are shown on the page of their recipe.
     """

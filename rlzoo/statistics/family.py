@@ -81,7 +81,7 @@ class Family:
 
     @staticmethod
     def _once(p_values: np.ndarray, tests: np.ndarray | int) -> np.ndarray:
-        """An upper bound of the probability that `tests` true null hypotheses give such a p-value anywhere."""
+        """An upper bound of the probability that `tests` true null hypotheses give a p-value this small anywhere."""
         return np.asarray(-np.expm1(tests * np.log1p(-np.minimum(p_values, 1 - 1e-16))))
 
 

@@ -28,7 +28,7 @@ _BEGUN = re.compile(r"<think>\s*(?:</think>\s*)?$")
 _END = re.compile(r"[.!?](?:\s|$)")
 
 LONGEST_CHOICE = 40
-"""Characters between two boxes when either may be meant."""
+"""Most characters between two boxes that are alternatives."""
 
 Prompt = str | Sequence[Message]
 

@@ -57,7 +57,7 @@ def test_three_seeds_find_two_fifths_of_3_6_points_and_twice_as_much_where_seeds
     alone, correlated = (float(PAGES[it, 3]["found"]) for it in ("3.6 points", "3.6 points, correlation 0.7"))
     assert alone >= 40 and correlated >= 2 * alone
     guide = " ".join((ROOT / "docs" / "guides" / "compare.md").read_text(encoding="utf-8").split())
-    assert f"3.6 points are found in {alone:.0f} % of cases, and in {correlated:.0f} % where" in guide
+    assert f"three seeds find {alone:.0f} % of these differences ({correlated:.0f} % if runs" in guide
 
 
 def test_looks_by_hand_that_are_counted_err_on_at_most_5_percent_of_grids() -> None:
