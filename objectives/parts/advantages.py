@@ -1,7 +1,6 @@
 """The parts of the first four stages that several methods use: rewards, selection, advantages and weights."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from objectives.batch import TokenBatch
@@ -412,8 +411,7 @@ class SamplerCorrection(Weight):
         for part in parts.values():
             is_late = isinstance(part, Weight) and part.additive and not part.shares_advantage
             if is_late and getattr(part, "source", "") == "current" and NoReward.name not in parts:
-                early = replace(part, source="old").term()  # type: ignore[call-arg]
-                yield f"{self.name}: does not weigh what {part.term()} adds. Write {early}."
+                yield f"{self.name}: does not weigh what {part.term()} adds later. Write source=old in it."
 
     def weight(self, batch: TokenBatch) -> Tensor:
         weight = mismatch(batch, self.level, self.name).exp()
