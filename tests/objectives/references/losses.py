@@ -508,7 +508,7 @@ def clip_cov(case: Case, advantage: Array, limits: Limits, at: Any) -> Kept:
 
     Low < Cov < high; tokens that the clip spares.
     """
-    kept, ratio = case.mask.copy(), np.exp(log_change(case))
+    kept, ratio = case.mask.copy(), limits.ratio
     clipped_off = np.where(advantage > 0, ratio > 1 + limits.high, (ratio < 1 - limits.low) & (advantage < 0))
     for pool in pools(case, case.mask, at.scope):
         cov = covariance(case, advantage, pool)
@@ -705,22 +705,25 @@ def observation_nll(case: Case, selected: Flags, *, alpha: float) -> Term:
 @part
 def single_pass(case: Case) -> Sequence[Flags]:
     """All tokens once."""
-    return [case.mask]
+    return [np.ones_like(case.mask)]
 
 
 @part
 def epochs(case: Case, *, count: int) -> Sequence[Flags]:
     """All tokens several times."""
-    return [case.mask] * count
+    return [np.ones_like(case.mask)] * count
 
 
 @part
 def lopti(case: Case, *, eta: float, portion: float | None, order: str) -> Sequence[Flags]:
-    """Lopti (arXiv:2505.12929, Algorithm 1): p_old < eta, or below a quantile of p_old; then the others."""
+    """Lopti (arXiv:2505.12929, Algorithm 1): p_old < eta, or below a quantile of p_old; then the others.
+
+    What an environment wrote has no p_old and is among the others.
+    """
     probability = np.exp(case.logp_old)
     boundary = eta
     if portion is not None and case.mask.any():
         boundary = quantile(probability[case.mask], portion)
     low = case.mask & (probability < boundary)
-    high = case.mask & ~low
+    high = ~low
     return [high, low] if order == "high_first" else [low, high]

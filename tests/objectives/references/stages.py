@@ -32,11 +32,12 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of the ratio, 1 - low and 1 + high, and the cap for A < 0."""
+    """The bounds of the ratio, 1 - low and 1 + high, the cap for A < 0, and the ratio that they bound [N, T]."""
 
     low: Any = math.inf
     high: Any = math.inf
     cap: float = math.inf
+    ratio: Any = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,7 @@ def reference(method: Reference, case: Case) -> list[Pass]:
     (limits,) = method.limits
     for change in method.bounds:
         limits = change(case, ratio, advantage, limits)
+    limits = replace(limits, ratio=ratio)
     kept, counted = case.mask, case.mask
     for mask in method.stages[Stage.MASK]:
         keeps, leaves_denominator = mask(case, advantage, limits)
@@ -174,19 +176,25 @@ def reference(method: Reference, case: Case) -> list[Pass]:
     terms = [penalty(case, advantage, aggregate) for penalty in method.stages[Stage.PENALTY]]
     observation = method.late["observation_nll"]
     observed = [observation(whole, selected)] if observation else []
-    return [
-        Pass(
-            gradient=tokens * (share * by_logp - sum(term.by_logp for term in terms))
-            - sum(term.by_logp for term in observed),
-            scale=tokens * (scale + sum(term.size for term in terms)) + sum(term.size for term in observed),
-            entropy_gradient=tokens * -sum((term.by_entropy for term in terms), start=np.zeros(case.mask.shape)),
-            loss=float((tokens * (sum(term.loss for term in terms) - share * objective)).sum())
-            + sum(float(term.loss.sum()) for term in observed),
-            loss_scale=float((tokens * (loss_scale + sum(term.size + abs(term.loss) for term in terms))).sum())
-            + sum(float(term.size.sum() + abs(term.loss).sum()) for term in observed),
+    passes = []
+    for updated in method.the(Stage.SCHEDULE)(case):
+        tokens = updated & case.mask
+        added = [(tokens, term) for term in terms] + [(updated, term) for term in observed]
+        passes.append(
+            Pass(
+                gradient=tokens * share * by_logp - sum(where * term.by_logp for where, term in added),
+                scale=tokens * scale + sum(where * term.size for where, term in added),
+                entropy_gradient=-sum((where * term.by_entropy for where, term in added), np.zeros(case.mask.shape)),
+                loss=float(
+                    sum((where * term.loss).sum() for where, term in added) - (tokens * share * objective).sum()
+                ),
+                loss_scale=float(
+                    (tokens * loss_scale).sum()
+                    + sum((where * (term.size + abs(term.loss))).sum() for where, term in added)
+                ),
+            )
         )
-        for tokens in (updated & case.mask for updated in method.the(Stage.SCHEDULE)(case))
-    ]
+    return passes
 
 
 def weighted(method: Reference, case: Case, advantage: Array, size: Array) -> Sized:
