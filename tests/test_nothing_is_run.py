@@ -35,7 +35,10 @@ ALLOWED_IMPORTS = {
     "rlzoo/tasks/outside.py": "task, reward, engine and experiment that a person typed, or a file that is trusted",
 }
 """Where a module is imported by a name -> whose names these are."""
-ALLOWED_PICKLES = {"rlzoo/tasks/sandbox.py": "what this process asks a worker, read there; answers are JSON"}
+ALLOWED_PICKLES = {
+    "rlzoo/tasks/dataset.py": "marshal",  # a row is written as the key of a dict; nothing is read
+    "rlzoo/tasks/sandbox.py": "pickle",  # what this process asks a worker, read there; answers are JSON
+}
 
 
 def dotted(node: ast.expr, aliases: dict[str, str]) -> str:
@@ -92,7 +95,9 @@ def imports_by_name(source: str) -> list[str]:
 
 def test_no_text_is_evaluated_and_nothing_is_unpickled() -> None:
     found = {str(path.relative_to(ROOT)): evaluations(path.read_text(encoding="utf-8")) for path in FILES}
-    assert {path: calls for path, calls in found.items() if calls} == {path: ["pickle"] for path in ALLOWED_PICKLES}
+    assert {path: calls for path, calls in found.items() if calls} == {
+        path: [module] for path, module in ALLOWED_PICKLES.items()
+    }
 
 
 def test_modules_are_imported_by_name_only_where_a_person_gave_it() -> None:

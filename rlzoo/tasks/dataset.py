@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from marshal import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
@@ -211,28 +212,29 @@ class DatasetTask:
 
     def _made(self, rows: Rows, split: Split) -> tuple[list[Problem], list[str]]:
         """The problems, and what is wrong with the rows that make none."""
-        columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not self._takes_rows)
+        takes_rows = self._takes_rows
+        columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not takes_rows)
         # Equal rows share one Problem, and are understood once: some datasets repeat theirs a hundred times.
         problems: dict[tuple[object, ...], Problem] = {}
-        understood: dict[str, Problem] = {}
+        understood: dict[object, Problem] = {}
         result = []
         unusable = []
         place = f"{Path(split.source).stem}/{split.split}"
-        names = rows.column_names if self._takes_rows else columns.read(rows.column_names)
+        names = rows.column_names if takes_rows else columns.read(rows.column_names)
         for number, row in in_order(rows, names, split):
-            written = "" if self._takes_rows else repr(row)
-            if written in understood:
-                result.append(understood[written])
+            whole = None if takes_rows else _as_key(row)
+            if whole in understood:
+                result.append(understood[whole])
                 continue
             try:
                 problem = self._problem(row, columns, f"{place}/{number - 1}")
             except ValueError as error:
                 unusable.append(f"row {number} {error}")
                 continue
-            if not self._takes_rows:
+            if not takes_rows:
                 self._check_form(problem, f"{split} row {number}")
                 problem = problems.setdefault(_same(problem), problem)
-                understood[written] = problem
+                understood[whole] = problem
             result.append(problem)
         return result, unusable
 
@@ -284,6 +286,14 @@ class DatasetTask:
                 raise
             gold = ""  # a reward may make something of what is no text: it has the answer as the row does
         return Problem(id, instructed(directed(prompt, config.system_prompt), config.instruction), gold, data)
+
+
+def _as_key(row: Mapping[str, Any]) -> bytes | str:
+    """The same for rows with the same values of the same types. `marshal` is three times as fast as `repr`."""
+    try:
+        return dumps(cast(Any, row), 2)  # this version does not write which values are one object
+    except ValueError:  # a subclass of a type, or a date
+        return repr(row)
 
 
 def has_no_answer(problem: Problem) -> bool:
