@@ -1,4 +1,4 @@
-"""Seconds of a training step: rlzoo with each rollout engine against TRL's GRPOTrainer, on the same work.
+"""CPU and wall seconds of a training step: rlzoo with each rollout engine against TRL's GRPOTrainer, on the same work.
 
     python benchmarks/speed/step_time.py [--contenders rlzoo rlzoo-vllm trl-float32-32 ...] [--steps 5] [key=value ...]
 
@@ -8,8 +8,10 @@ optimiser and bfloat16 autocast. rlzoo's weights are float32; TRL's have the dty
 response's length alone, so that every group has a gradient and nobody can leave rows out. The contenders live in
 processes of their own and take turns, one step at a time; the first step of each is not counted. TRL comes with the
 extra `benchmarks`, vLLM with `vllm`. Further key=value words go to rlzoo; prompts, responses and length are also TRL's.
-Prints a Markdown table, in which the ratios are per sampled token and to the fastest TRL. Where memory does not hold
-them all, --one-by-one lets each take all its steps before the next one starts.
+Prints a Markdown table: the wall's seconds, and CPU seconds of a contender's processes, which other work on the machine
+changes little, in all and by phase: generation, then rewards and log-probs, then training. The ratio is CPU seconds per
+sampled token to the TRL that takes fewest. Where memory does not hold them all, --one-by-one lets each take all its
+steps before the next one starts.
 """
 
 import argparse
@@ -24,7 +26,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import psutil
 
 from rlzoo.config import Config, load_config
 from rlzoo.tasks.base import Grade, Problem
@@ -61,7 +66,27 @@ class LengthGrader:
 def answer(values: dict[str, Any]) -> None:
     """Reports to the parent, with the memory in GiB that this process has had at most."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print("STEP " + json.dumps({**values, "memory": memory}), flush=True)
+    print("STEP " + json.dumps({**values, "memory GiB": memory}), flush=True)
+
+
+def cpu_seconds() -> float:
+    """Of this process and those that it has started: vLLM's engine, graders."""
+    process = psutil.Process()
+    times = [it.cpu_times() for it in (process, *process.children(recursive=True))]
+    return float(sum(it.user + it.system for it in times))
+
+
+class Clock:
+    """Wall and CPU seconds since it was made."""
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), cpu_seconds()
+
+    def answer(self, generate: float, score: float, tokens: int) -> None:
+        """Reports a step; what is neither generation nor scoring is training."""
+        wall, cpu = time.perf_counter() - self.wall, cpu_seconds() - self.cpu
+        phases = {"generate": generate, "score": score, "train": cpu - generate - score}
+        answer({"wall s": wall, "cpu s": cpu, **phases, "tokens": tokens})
 
 
 def run_rlzoo(config: Config) -> None:
@@ -69,20 +94,23 @@ def run_rlzoo(config: Config) -> None:
     from benchmarks.speed.step_time import LengthGrader  # as the grader's processes import it
     from rlzoo.experiment.check import check
     from rlzoo.model.accelerator import make_accelerator
+    from rlzoo.rollout import sampler
+    from rlzoo.training import step
     from rlzoo.training.run import RunFolder, load_trainer
 
+    for module in (sampler, step):  # the phases in CPU seconds
+        vars(module)["time"] = SimpleNamespace(perf_counter=cpu_seconds)
     with tempfile.TemporaryDirectory() as folder:
         experiment = check(replace(config, output=f"{folder}/run"))
         experiment = replace(experiment, task=replace(experiment.task, grader=LengthGrader()))
         with load_trainer(experiment, make_accelerator(config.model.precision), RunFolder(Path(folder))) as trainer:
             answer({})
             for _ in sys.stdin:
-                started = time.perf_counter()
-                metrics, collected = trainer.step()
-                seconds = time.perf_counter() - started
-                train = sum(trainer.seconds[phase] for phase in ("score", "plan", "train"))
-                tokens = int(collected.rollouts.mask.sum())
-                answer({"seconds": seconds, "train": train, "tokens": tokens, "norm": metrics["gradient_norm"]})
+                clock = Clock()
+                _, collected = trainer.step()
+                phases = trainer.seconds
+                score = phases["grade"] + phases["score"]
+                clock.answer(phases["generate"] + phases["sync"], score, int(collected.rollouts.mask.sum()))
 
 
 def run_trl(config: Config, loss: str, dtype: str, rows: int) -> None:
@@ -129,12 +157,18 @@ def run_trl(config: Config, loss: str, dtype: str, rows: int) -> None:
     trainer_class: Any = GRPOTrainer if loss == "trl" else ZooGRPOTrainer
 
     class Timed(trainer_class):
-        sampling, tokens = 0.0, 0
+        generating, collecting, tokens = 0.0, 0.0, 0
+
+        def _generate(self, *given: Any, **named: Any) -> Any:
+            started = cpu_seconds()
+            result = super()._generate(*given, **named)
+            self.generating += cpu_seconds() - started
+            return result
 
         def _generate_and_score_completions(self, inputs: Any) -> Any:
-            started = time.perf_counter()
+            started = cpu_seconds()
             result = super()._generate_and_score_completions(inputs)
-            self.sampling += time.perf_counter() - started
+            self.collecting += cpu_seconds() - started
             self.tokens += int(result["completion_mask"].sum())
             return result
 
@@ -142,11 +176,10 @@ def run_trl(config: Config, loss: str, dtype: str, rows: int) -> None:
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             if not sys.stdin.readline():
                 os._exit(0)
-            trainer.sampling, trainer.tokens, self.started = 0.0, 0, time.perf_counter()
+            trainer.generating, trainer.collecting, trainer.tokens, self.clock = 0.0, 0.0, 0, Clock()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            seconds = time.perf_counter() - self.started
-            answer({"seconds": seconds, "train": seconds - trainer.sampling, "tokens": trainer.tokens})
+            self.clock.answer(trainer.generating, trainer.collecting - trainer.generating, trainer.tokens)
 
     trainer = Timed(
         model=model,
@@ -194,7 +227,7 @@ def contenders(names: list[str], words: list[str]) -> Iterator[Contender]:
     """Starts each and waits until it is ready."""
     for name in names:
         command = [sys.executable, __file__, "--only", name, *words]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
         )
@@ -244,10 +277,7 @@ def show(results: dict[str, list[dict[str, float]]], config: Config) -> None:
     """Medians and ratios to TRL as Markdown."""
     from rlzoo.experiment.machine import environment
 
-    medians = {
-        name: {key: statistics.median(step[key] for step in steps) for key in ("seconds", "train", "tokens", "memory")}
-        for name, steps in results.items()
-    }
+    shown = {"wall s": 2, "cpu s": 2, "generate": 2, "score": 2, "train": 2, "tokens": 0, "memory GiB": 1}
     machine, rollout = environment(), config.rollout
     versions = ", ".join(f"{name} {machine[name]}" for name in ("torch", "transformers", "vllm") if machine.get(name))
     print(f"    python {' '.join(sys.argv)}\n")
@@ -258,20 +288,14 @@ def show(results: dict[str, list[dict[str, float]]], config: Config) -> None:
         f"Commit {machine['commit']}, {machine['accelerator'] or machine['processor']}, "
         f"{machine['threads']} threads, {versions}.\n"
     )
-    for median in medians.values():
-        median["step per 1000"], median["train per 1000"] = (
-            1000 * median[key] / median["tokens"] for key in ("seconds", "train")
-        )
-    columns = ("step per 1000", "train per 1000")
-    peers = [median for name, median in medians.items() if name in TRL]
-    best = {key: min((peer[key] for peer in peers), default=None) for key in columns}
-    print("| | step (s) | training phase (s) | sampled tokens | memory (GiB) | step / TRL | training / TRL |")
-    print("|---|---|---|---|---|---|---|")
-    for name, median in medians.items():
-        figures = [f"{median['seconds']:.2f}", f"{median['train']:.2f}", f"{median['tokens']:.0f}"]
-        figures.append(f"{median['memory']:.1f}")
-        ratios = [f"{median[key] / best[key]:.2f}" if best[key] else "-" for key in columns]
-        print(f"| {' | '.join([name, *figures, *ratios])} |")
+    total = {name: [sum(step[key] for step in steps) for key in ("cpu s", "tokens")] for name, steps in results.items()}
+    each = {name: 1000 * cpu / tokens for name, (cpu, tokens) in total.items()}
+    best = min((each[name] for name in each if name in TRL), default=float("nan"))
+    print(f"| | {' | '.join(shown)} | cpu ms a token | of TRL's |")
+    print("|" + "---|" * 10)
+    for name, taken in results.items():
+        figures = [f"{statistics.median(step[key] for step in taken):.{digits}f}" for key, digits in shown.items()]
+        print(f"| {' | '.join([name, *figures, f'{each[name]:.2f}', f'{each[name] / best:.2f}'])} |")
 
 
 if __name__ == "__main__":
