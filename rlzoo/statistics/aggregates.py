@@ -1,9 +1,9 @@
 """Figures without intervals: k samples of one problem, several problem sets, and steps of training."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from math import comb
 
 import numpy as np
-import scipy
 
 # ---- k samples of one run --------------------------------------------------------------------------------------------
 
@@ -13,8 +13,8 @@ def pass_at_k(correct: np.ndarray, k: int) -> np.ndarray:
 
     `correct` is [problems, samples]. Unbiased: 1 - C(n-c, k) / C(n, k) (arXiv:2107.03374).
     """
-    right = np.asarray(correct) == 1
-    return scipy.stats.hypergeom.sf(0, right.shape[1], right.sum(axis=1), k)
+    wrong = np.asarray(correct) != 1
+    return np.array([1 - comb(count, k) / comb(wrong.shape[1], k) for count in wrong.sum(axis=1).tolist()])
 
 
 def powers_of_two(largest: int) -> list[int]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-import scipy
+from scipy import optimize, special  # scipy.stats takes a second to import
 
 RESAMPLES = 5_000
 NODES = 250
@@ -77,10 +77,10 @@ class Distribution:
             return self.center + float(np.quantile(self.deviations, probability))
         outside = min(probability, 1 - probability) / 10
         reach = np.abs(self.deviations).max() + max(
-            scipy.stats.t.isf(outside, case.degrees) * case.error for case in self.seeds
+            -special.stdtrit(case.degrees, outside) * case.error for case in self.seeds
         )
         ends = (self.center - reach, self.center + reach)
-        return float(scipy.optimize.brentq(lambda x: self.below(x) - probability, *ends, xtol=1e-8))
+        return float(optimize.brentq(lambda x: self.below(x) - probability, *ends, xtol=1e-8))
 
     def interval(self, level: float = LEVEL) -> Estimate:
         """The central interval."""
@@ -95,9 +95,9 @@ class Distribution:
 def _t_below(left: np.ndarray, seeds: SeedError, problem_variance: float) -> float:
     narrower = 0.5 * problem_variance / (seeds.error**2 + problem_variance)
     t, more = left / seeds.error, seeds.degrees + 2
-    wide = scipy.special.stdtr(seeds.degrees, t)
+    wide = special.stdtr(seeds.degrees, t)
     if narrower > 0:
-        wide = (1 - narrower) * wide + narrower * scipy.special.stdtr(more, t * np.sqrt(more / seeds.degrees))
+        wide = (1 - narrower) * wide + narrower * special.stdtr(more, t * np.sqrt(more / seeds.degrees))
     return float(wide.mean())
 
 
@@ -129,7 +129,7 @@ def nodes_of(deviations: np.ndarray, problems: float, shrunk: float = 1.0) -> np
     69:4). The degrees of freedom are Satterthwaite's for a variance from which another was subtracted.
     """
     places = (np.arange(NODES) + 0.5) / NODES
-    wider = scipy.stats.t.ppf(places, max(LEAST_DEGREES, (problems - 1) * shrunk**4)) / scipy.stats.norm.ppf(places)
+    wider = special.stdtrit(max(LEAST_DEGREES, (problems - 1) * shrunk**4), places) / special.ndtri(places)
     return np.asarray(shrunk * np.sort(deviations).reshape(NODES, -1).mean(axis=1) * wider)
 
 
@@ -157,12 +157,10 @@ def share(known: Distribution, problems: float) -> Estimate:
     """
     mean, half_width, tail = known.center, known.interval().half_width, (1 - LEVEL) / 2
     variance = mean * (1 - mean)
-    answers = (
-        scipy.stats.norm.isf(tail) ** 2 * variance / half_width**2 if half_width > 0 and variance > 0 else problems
-    )
+    answers = special.ndtri(tail) ** 2 * variance / half_width**2 if half_width > 0 and variance > 0 else problems
     right, wrong = mean * answers, (1 - mean) * answers
-    low = scipy.stats.beta.ppf(tail, right, wrong + 1) if right > 0 else 0.0
-    high = scipy.stats.beta.isf(tail, right + 1, wrong) if wrong > 0 else 1.0
+    low = special.betaincinv(right, wrong + 1, tail) if right > 0 else 0.0
+    high = special.betainccinv(right + 1, wrong, tail) if wrong > 0 else 1.0
     return Estimate(mean, float(low), float(high))
 
 

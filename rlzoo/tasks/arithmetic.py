@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import ClassVar
 
 from rlzoo.errors import UserError
 from rlzoo.tasks import text
@@ -96,6 +97,7 @@ class Arithmetic:
 class ArithmeticGrader:
     """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
 
+    instant: ClassVar[bool] = True
     wrong_reward: float = 0.0
 
     def __call__(self, problem: Problem, response: str) -> Grade:

@@ -190,6 +190,7 @@ class Calculator:
 class CalculatorGrader:
     """1 for the right answer and nothing else, otherwise `wrong_reward`."""
 
+    instant: ClassVar[bool] = True
     wrong_reward: float = 0.0
 
     def __call__(self, problem: Problem, response: str) -> Grade:

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations, product
+from typing import ClassVar
 
 from rlzoo.errors import UserError
 from rlzoo.tasks import text
@@ -109,6 +110,7 @@ class Knights:
 class KnightsGrader:
     """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
 
+    instant: ClassVar[bool] = True
     wrong_reward: float = 0.0
 
     def __call__(self, problem: Problem, response: str) -> Grade:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from typing import ClassVar
 
 from rlzoo.errors import UserError
 from rlzoo.tasks.arithmetic import HELD_OUT_PROBLEMS, distinct, slipped
@@ -124,6 +125,7 @@ class Sums:
 class SumsGrader:
     """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
 
+    instant: ClassVar[bool] = True
     wrong_reward: float = 0.0
 
     def __call__(self, problem: Problem, response: str) -> Grade:
