@@ -148,7 +148,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-SIZES = {"cpu": (256, 512, 1024, 2048), "cuda": (1024, 8192)}
+SIZES = {"cpu": (256, 512, 1024), "cuda": (1024, 8192)}
 """Of the matrices whose product is timed, ascending."""
 LONG = 0.05
 """Seconds of a product after which no larger one is tried: bfloat16 takes some processors a minute."""
