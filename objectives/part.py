@@ -369,8 +369,11 @@ class Weight(Part):
 
     stage = Stage.WEIGHT
     additive: ClassVar[bool] = False
-    shares_advantage: ClassVar[bool] = False
-    """Whether a summand is at most a share of the advantage, so that where this is 0 it adds nothing."""
+
+    @property
+    def shares_advantage(self) -> bool:
+        """Whether a summand adds nothing to a group whose advantages are all 0."""
+        return False
 
     @property
     def planned(self) -> bool:

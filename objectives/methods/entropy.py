@@ -417,6 +417,10 @@ class ConfidenceShift(Weight):
     )
 
     @property
+    def shares_advantage(self) -> bool:
+        return self.groups == "mixed"
+
+    @property
     def needs(self) -> frozenset[str]:
         return frozenset({"logp_old", "logp_prompt", "group"} | ({"correct"} if self.groups == "any_right" else set()))
 

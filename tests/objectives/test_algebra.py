@@ -283,6 +283,8 @@ def test_what_is_allowed_and_misleads_has_a_notice_of_one_line() -> None:
     for expression, beginning in NOTICES.items():
         (notice,) = parse(expression).notices
         assert notice.startswith(beginning) and "\n" not in notice and len(notice) < 160, (expression, notice)
+    nothing, _ = parse("arm(alpha=0.5)+no_reward").notices
+    assert nothing.startswith(NOTICES["entropy_advantage+no_reward"])
     early = "grpo+teacher_advantage(source=old)+sampler_correction"  # the remedy of a notice
     for variant in (*VARIANTS, "grpo+random_tokens(share=1,limit=2)", early):
         assert parse(variant).notices == (), variant
