@@ -466,12 +466,12 @@ def _converted(reading: Reading, factors: Sequence[str | None]) -> Reading:
     return Reading(tuple(values), reading.kind)
 
 
-_RISES = re.compile(r"<|\\le(?![A-Za-z])")
+_LESS = re.compile(r"<|\\le(?![A-Za-z])")
 
 
 def _same_order(gold: MathAnswer, given: MathAnswer) -> bool | None:
     r"""Whether both put the same numbers in order, as `\frac14 < \frac13` does; None if the gold answer orders none."""
-    (members, signs), (others, theirs) = (cut(answer.readings[0].latex, _RISES) for answer in (gold, given))
+    (members, signs), (others, theirs) = (cut(answer.readings[0].latex, _LESS) for answer in (gold, given))
     if not signs or not all(map(_is_number, members)):
         return None
     return signs == theirs and all(
