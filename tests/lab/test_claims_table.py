@@ -27,6 +27,19 @@ def test_a_script_without_this_package_recomputes_every_effect_from_raw_results(
     runpy.run_path(str(path), run_name="__main__")
 
 
+def test_the_page_has_what_the_script_makes_of_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = BENCHMARKS / "claims"
+    page = (claims / "README.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["coverage.py", str(claims / "results" / "coverage_answers.parquet")])
+    table = runpy.run_path(str(claims / "coverage.py"), run_name="__main__")["table"]
+    untrained = table[table["beside"] == "untrained"]
+    for row in untrained.itertuples():
+        outcome = "finds fewer" if row.p_holm < 0.05 else "open"
+        effect = f"{100 * row.effect:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
+        assert f"| {100 * row._4:.1f} | {effect} | {row.p_holm:.2g} | {outcome}" in page
+    assert len(untrained) == 8 and len(table) == 15 and (table["p_holm"][table["beside"] == "justrl"] > 0.05).all()
+
+
 def test_every_declared_claim_has_its_row_and_its_verdict_is_that_of_its_interval() -> None:
     assert [row["claim"] for row in ROWS] == [claim["claim"] for claim in DECLARED]
     for row in ROWS:
