@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from pydantic import TypeAdapter, ValidationError
 
 from rlzoo.config.command_keys import TrustConfig
 from rlzoo.config.recorded import RecordedKeys, check_recorded, is_of_a_run
 from rlzoo.config.schema import Key, key_named, keys
 from rlzoo.config.sections import Config
 from rlzoo.errors import UserError, near_names, one_line
+
+if typing.TYPE_CHECKING:  # half of the commands read no configuration, and need not wait for these
+    from pydantic import TypeAdapter, ValidationError
 
 RESPONSE = "rollout.max_response_tokens"
 _EMBEDDED = Path(__file__).parents[1] / "embedded"
@@ -77,6 +77,8 @@ def _obeyed(words: Sequence[str]) -> list[str]:
 
 
 def _resolve(words: Sequence[str], schema: type[Any]) -> Resolved:
+    from pydantic import ValidationError
+
     values, origins = flat(dataclasses.asdict(schema())), {key.name: "default" for key in keys(schema)}
     written = [(word, flat(_read(word, schema))) for word in words]
     shipped = _shipped_with({name: value for _, given in written for name, value in given.items()}, schema)
@@ -97,10 +99,12 @@ def _resolve(words: Sequence[str], schema: type[Any]) -> Resolved:
         raise UserError(_refusal(error, shown, schema)) from None
 
 
-_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+_ADAPTERS: dict[type[Any], "TypeAdapter[Any]"] = {}
 
 
-def _adapter(schema: type[Any]) -> TypeAdapter[Any]:
+def _adapter(schema: type[Any]) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
     if schema not in _ADAPTERS:
         _ADAPTERS[schema] = TypeAdapter(schema)
     return _ADAPTERS[schema]
@@ -156,6 +160,9 @@ def is_key_and_value(word: str) -> bool:
 
 
 def _read_file(name: str) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     if not Path(name).is_file():
         raise UserError(f"configuration file {name!r} does not exist")
     try:
@@ -177,6 +184,9 @@ def _read_word(word: str, schema: type[Any]) -> dict[str, Any]:
     is_text = kind in (str, str | None) and text not in nothing and not _QUOTED.fullmatch(text)
     if is_text or (key and key.is_expression):
         return {name: text}
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
         check_yaml(f"value: {text}", repr(one_line(word)))
         container: Any = OmegaConf.to_container(OmegaConf.create(f"value: {text}"))
@@ -244,7 +254,7 @@ def _scalar_kind(key: Key) -> Any:
     return next((kind for kind in (key.type, *typing.get_args(key.type)) if kind in _KINDS), None)
 
 
-def _refusal(error: ValidationError, shown: Mapping[str, str], schema: type[Any]) -> str:
+def _refusal(error: "ValidationError", shown: Mapping[str, str], schema: type[Any]) -> str:
     """What is wrong with the first bad value, in a line that has the key and the value as they were written."""
     first = error.errors()[0]
     key = key_named(schema, ".".join(map(str, first["loc"])))

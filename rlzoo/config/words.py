@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from rlzoo.config.command_keys import OWN, TRUSTING, TrustConfig, own_schema
 from rlzoo.config.reading import flat, is_key_and_value, load_config, own_words, remedy
 from rlzoo.config.schema import BENCHMARKS, CELL, EVAL, FIT, FOLDER, TASK, Decides, Key, ReadBy, key_named, keys
@@ -114,6 +112,8 @@ def _expressions() -> frozenset[str]:
 
 def to_yaml(config: Any) -> str:
     """The whole configuration as YAML that `load_config` reads back."""
+    from omegaconf import OmegaConf
+
     return OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(config)))
 
 
