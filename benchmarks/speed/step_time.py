@@ -3,11 +3,11 @@
     python benchmarks/speed/step_time.py [--contenders rlzoo rlzoo-vllm trl-float32-32 ...] [--steps 5] [key=value ...]
 
 Same model, prompts, chat template, sampling, loss (clip 0.2/0.28, mean over tokens, no KL, one update of all rollouts),
-optimiser and bfloat16 autocast. rlzoo's weights are float32; TRL's have the dtype in its name, the number behind it is
-`per_device_train_batch_size`; with `zoo` for `trl` it is our objective in TRL's trainer. The reward depends on the
-response's length alone, so that every group has a gradient and nobody can leave rows out. The contenders live in
-processes of their own and take turns, one step at a time; the first step of each is not counted. TRL comes with the
-extra `benchmarks`, vLLM with `vllm`. Further key=value words go to rlzoo; prompts, responses and length are also TRL's.
+optimiser and `model.precision`. rlzoo's weights are float32; TRL's have the dtype in its name, and the number behind it
+is `per_device_train_batch_size`; with `zoo` for `trl` it is our objective in TRL's trainer. The reward depends on the
+response's length alone: every group has a gradient, and no rows can be left out. The contenders live in processes of
+their own and take turns, one step at a time; the first step of each is not counted. TRL comes with the extra
+`benchmarks`, vLLM with `vllm`. Further key=value words go to rlzoo; prompts, responses and length are also TRL's.
 Prints a Markdown table: the wall's seconds, and CPU seconds of a contender's processes, which other work on the machine
 changes little, in all and by phase: generation, then rewards and log-probs, then training. The ratio is CPU seconds per
 sampled token to the TRL that takes fewest. Where memory does not hold them all, --one-by-one lets each take all its
@@ -141,7 +141,7 @@ def run_trl(config: Config, loss: str, dtype: str, rows: int) -> None:
         temperature=rollout.temperature,
         top_p=rollout.top_p,
         **({"loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "beta": 0.0} if loss == "trl" else {}),
-        bf16=True,
+        bf16=config.model.precision == "bfloat16",
         gradient_checkpointing=False,
         optim="adamw_torch_fused",
         learning_rate=config.train.learning_rate,
