@@ -170,6 +170,10 @@ def quarters(looks: Sequence[Look]) -> list[dict[str, float]]:
     return found
 
 
+def _change(second: float, last: float) -> str:
+    return f"{last / second - 1:+.2%}" if second else "-"
+
+
 def table(name: str, looks: Sequence[Look]) -> str:
     """Quarters side by side in Markdown, and how much the last differs from the second."""
     lines = [
@@ -183,7 +187,7 @@ def table(name: str, looks: Sequence[Look]) -> str:
         values = [quarter[key] for quarter in by_quarter]
         limit = LIMITS.get(key, FLAT)
         shown = " | ".join(f"{value:,.4g}" if value < 1000 else f"{value:,.0f}" for value in values)
-        lines.append(f"| {key.replace('_', ' ')} | {shown} | {values[3] / values[1] - 1:+.2%} | {limit} |")
+        lines.append(f"| {key.replace('_', ' ')} | {shown} | {_change(values[1], values[3])} | {limit} |")
     return "\n".join([*lines, ""])
 
 

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,10 +71,13 @@ def answer(values: dict[str, Any]) -> None:
 
 
 def cpu_seconds() -> float:
-    """Of this process and those that it has started: vLLM's engine, graders."""
+    """Of this process and those that it has started: vLLM's engine, graders, also where they have ended."""
     process = psutil.Process()
-    times = [it.cpu_times() for it in (process, *process.children(recursive=True))]
-    return float(sum(it.user + it.system for it in times))
+    total = sum(process.cpu_times()[:4])
+    for child in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            total += child.cpu_times().user + child.cpu_times().system
+    return float(total)
 
 
 class Clock:

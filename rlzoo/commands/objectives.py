@@ -91,7 +91,7 @@ def _with_values(word: str) -> str:
     if name is None:
         return word
     expression, asked = with_examples(name), " and ".join(name.required_parameters)
-    print(f"{word} asks for {asked}, and no paper gives a value; {expression} is an example", file=sys.stderr)
+    print(f"{word} asks for {asked}, for which we know no published value; {expression} is an example", file=sys.stderr)
     return expression
 
 

@@ -139,9 +139,9 @@ class TaskConfig:
     grade_truncated: Annotated[bool, RESULTS, EVALUATES | TASK] = False
     """Grade the text of a truncated response, as the authors' reward managers do, and not as if it were empty."""
     grader_workers: Annotated[Count, MACHINE, EVALUATES | TASK] = 1
-    """Processes that grade; as many answer the calls of tools."""
+    """Processes that grade, but for embedded tasks, which need none; as many answer the calls of tools."""
     grader_timeout: Annotated[Positive, MACHINE, EVALUATES | TASK] = 10.0
-    """Seconds after which the grading of one response is killed and counted as a time-out."""
+    """Seconds after which the grading of one response is killed and counted as a time-out; not of embedded tasks."""
     allow_unconfined: Annotated[bool, MACHINE, EVALUATES | TASK, Mark.NAMES_CODE] = False
     """Grade by scorers that run what a model wrote also where no kernel confines them (macOS, Linux before 5.13)."""
 

@@ -289,7 +289,7 @@ class DatasetTask:
 
 
 def _as_key(row: Mapping[str, Any]) -> bytes | str:
-    """The same for rows with the same values of the same types. `marshal` is three times as fast as `repr`."""
+    """Different for rows that differ in a value or its type. `marshal` is two to four times as fast as `repr`."""
     try:
         return dumps(cast(Any, row), 2)  # this version does not write which values are one object
     except ValueError:  # a subclass of a type, or a date

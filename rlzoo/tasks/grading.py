@@ -1,11 +1,11 @@
 """Grading in processes that can be killed.
 
 A grader runs third-party code on what a model wrote: it may hang, crash, or be talked into running the answer itself
-(some scorers of reasoning-gym evaluate it as Python). So responses are graded in a sandbox, and where a scorer
-`evaluates`, each response that could do something has a process of its own, so that it reaches no other's grade. The
-kernel lets the graders of this package, and those of reasoning-gym, write nothing, start no process and open no
-connection. Graders of the user's own are the user's code: an audit hook of Python is around them, which stops accidents
-and not attackers; rewards may open connections, to ask a judge.
+(some scorers of reasoning-gym evaluate it as Python). So responses are graded in a sandbox, but for those of the
+embedded tasks, and where a scorer `evaluates`, each response that could do something has a process of its own, so that
+it reaches no other's grade. The kernel lets the graders of this package, and those of reasoning-gym, write nothing,
+start no process and open no connection. Graders of the user's own are the user's code: an audit hook of Python is
+around them, which stops accidents and not attackers; rewards may open connections, to ask a judge.
 """
 
 import inspect
@@ -70,7 +70,7 @@ class GraderPool(Sandbox):
         self.step, self.steps = 0, 0
         """The training step whose responses are graded, and how many there are."""
         self._evaluates = getattr(grader, "evaluates", False)
-        self._is_instant = getattr(grader, "instant", False)
+        self._is_instant = type(grader).__dict__.get("instant", False)  # not inherited by a class of a user's
 
     @classmethod
     def of(cls, config: TaskConfig, grader: Grader) -> Self:

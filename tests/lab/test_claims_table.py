@@ -34,9 +34,10 @@ def test_the_page_has_what_the_script_makes_of_coverage(monkeypatch: pytest.Monk
     table = runpy.run_path(str(claims / "coverage.py"), run_name="__main__")["table"]
     untrained = table[table["beside"] == "untrained"]
     for row in untrained.itertuples():
+        name = row.row.replace("eta=1.0", "eta=1").replace("stapo(", "justrl+s2t(")
         outcome = "finds fewer" if row.p_holm < 0.05 else "open"
         effect = f"{100 * row.effect:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
-        assert f"| {100 * row._4:.1f} | {effect} | {row.p_holm:.2g} | {outcome}" in page
+        assert f"| `{name}` | {100 * row._4:.1f} | {effect} | {row.p_holm:.2g} | {outcome}" in page
     assert len(untrained) == 8 and len(table) == 15 and (table["p_holm"][table["beside"] == "justrl"] > 0.05).all()
 
 

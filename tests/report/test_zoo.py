@@ -88,7 +88,10 @@ def test_a_name_that_asks_for_values_has_a_page_with_examples_of_them(
 ) -> None:
     assert main(["objectives", name.name]) == 0
     shown = capsys.readouterr()
-    assert f"{name.name} asks for {' and '.join(name.required_parameters)}, and no paper gives a value" in shown.err
+    assert (
+        f"{name.name} asks for {' and '.join(name.required_parameters)}, for which we know no published value"
+        in shown.err
+    )
     assert (
         f"{with_examples(name)} is an example" in shown.err
         and f"{name.name}  =  {parse(with_examples(name))}" in shown.out

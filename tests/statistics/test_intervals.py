@@ -1,5 +1,8 @@
 """Intervals: they cover, they know what belongs together, and where a closed form exists they are that."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,6 +16,12 @@ from rlzoo.statistics.intervals import (
     paired_difference,
     share,
 )
+
+
+def test_a_run_need_not_wait_for_what_only_other_statistics_import() -> None:
+    code = "import sys, rlzoo.evaluation.evaluate; sys.exit('scipy.stats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0
+
 
 # ---- one run ---------------------------------------------------------------------------------------------------------
 
