@@ -74,7 +74,7 @@ class Microscope:
 
     @property
     def learns_observations(self) -> bool:
-        """Whether a view pushes on what the environment wrote."""
+        """Whether an objective has a gradient on what the environment wrote."""
         return any(view.objective.learns_observations for view in self.views)
 
     @property
@@ -106,21 +106,21 @@ class Microscope:
 
     @cached_property
     def shown(self) -> list[Tensor]:
-        """Rows of each group to show: those where a part silences that seldom does, then the most mixed ones.
+        """Rows of each group to show: groups with tokens of a rare mask first, then the most mixed ones.
 
         One that is left out is among them, if there is one.
         """
         group = self.batch.require("group", "inspect")
         groups = [(group == number).nonzero()[:, 0] for number in dict.fromkeys(group.tolist())]
 
-        masks = [silenced for view in self.views for silenced in view.silenced.values()]
-        often = [int(silenced.sum()) for silenced in masks]
+        masks = [masked for view in self.views for masked in view.masked.values()]
+        counts = [int(masked.sum()) for masked in masks]
 
         def rank(rows: Tensor) -> tuple[bool, float, float]:
-            silenced = [n for n, tokens in zip(often, masks, strict=True) if bool(tokens[rows].any())]
-            pushed = any(bool((view.push[rows] != 0).any()) for view in self.views)
+            here = [n for n, masked in zip(counts, masks, strict=True) if bool(masked[rows].any())]
+            has_gradient = any(bool((view.gradient[rows] != 0).any()) for view in self.views)
             right = self.batch.require("correct", "inspect")[rows].mean().item()
-            return not pushed, min(silenced, default=math.inf), abs(right - 0.5)
+            return not has_gradient, min(here, default=math.inf), abs(right - 0.5)
 
         def is_left_out(rows: Tensor) -> bool:
             return any(bool(row[rows].all()) for view in self.views for row in view.left_out.values())

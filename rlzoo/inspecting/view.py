@@ -36,20 +36,20 @@ class View:
     ratio: Tensor
     left_out: Mapping[str, Tensor]
     """Part of stage 2 -> [N] bool: responses that are not trained on."""
-    silenced: Mapping[str, Tensor]
-    """Part of stage 7 -> bool: tokens without a gradient."""
+    masked: Mapping[str, Tensor]
+    """Part of stage 7 -> bool: tokens that it leaves out of the loss."""
     without: Mapping[str, Tensor]
-    """Part of stage 7 -> the push that the objective without this part would make."""
+    """Part of stage 7 -> the gradient of the objective without this part."""
     touched: Mapping[str, Tensor]
     """Part -> bool: tokens that it acted on."""
     update_pass: Tensor
     """int: the pass that updates the token, from 1."""
-    push: Tensor
-    """Minus the derivative of the loss with respect to the token's log-prob: what the update does to it."""
+    gradient: Tensor
+    """Minus the derivative of the loss with respect to the token's log-prob: the update moves it in this direction."""
     penalty: Tensor
-    """The share of the push that the penalties make."""
-    logit_push: Tensor
-    """The same for the token's own (tempered) logit: the push times 1 - p, as d log p / d logit = 1 - p."""
+    """The share of the gradient that comes from the penalties."""
+    logit_gradient: Tensor
+    """The same for the token's own (tempered) logit: the gradient times 1 - p, as d log p / d logit = 1 - p."""
 
     @cached_property
     def weighed(self) -> Tensor:
@@ -60,9 +60,9 @@ class View:
         return advantage
 
     @cached_property
-    def any_silenced(self) -> Tensor:
-        """Bool: tokens that some part silences."""
-        return torch.stack([torch.zeros_like(self.push, dtype=torch.bool), *self.silenced.values()]).any(0)
+    def any_masked(self) -> Tensor:
+        """Bool: tokens that some part masks."""
+        return torch.stack([torch.zeros_like(self.gradient, dtype=torch.bool), *self.masked.values()]).any(0)
 
     @cached_property
     def left_out_rows(self) -> Tensor:
@@ -71,13 +71,13 @@ class View:
 
     @cached_property
     def clipped(self) -> Tensor:
-        """Bool: tokens whose gradient the surrogate's bounds cut off."""
+        """Bool: tokens whose gradient the surrogate's bounds change."""
         return self.touched[self.objective.the(Surrogate).name]
 
     @cached_property
     def unit(self) -> float:
-        """The mean size of a push, over the tokens that are pushed at all."""
-        sizes = self.push[self.push != 0].abs()
+        """The mean size of the gradient, over the tokens where it is not 0."""
+        sizes = self.gradient[self.gradient != 0].abs()
         return float(sizes.mean()) if len(sizes) else 1.0
 
 
@@ -101,7 +101,7 @@ def look(
     tokens = batch.mask.sum(1).clamp(min=1)
     response_advantage = entry.value if entry.value.dim() == 1 else (entry.value * batch.mask).sum(1) / tokens
     zeros = torch.zeros_like(prepared.advantage)
-    seen = {name: zeros.clone() for name in ("advantage", "ratio", "push", "penalty")}
+    seen = {name: zeros.clone() for name in ("advantage", "ratio", "gradient", "penalty")}
     update_pass = torch.zeros_like(batch.mask, dtype=torch.long)
     weights: dict[str, Tensor] = {}
     summands: set[str] = set()
@@ -110,7 +110,7 @@ def look(
         logp = plan.batch.require("logp", "look")
         seen["advantage"][rows] = plan.batch.advantage
         seen["ratio"][rows] = torch.where(plan.batch.mask, objective.the(Ratio).ratio(plan.batch, logp), 0.0).detach()
-        seen["push"][rows] += objective.token_gradient(plan)
+        seen["gradient"][rows] += objective.token_gradient(plan)
         seen["penalty"][rows] += objective.token_gradient(
             replace(plan, policy_coefficient=torch.zeros_like(plan.policy_coefficient))
         )
@@ -134,11 +134,11 @@ def look(
         weights=weights,
         summands=frozenset(summands),
         left_out={part.name: touched[part.name].any(1) for part in objective.all(Select)},
-        silenced={part.name: touched[part.name] for part in masks},
-        without={part.name: _push(objective.without(part.name), batch, minibatches, state, met) for part in masks},
+        masked={part.name: touched[part.name] for part in masks},
+        without={part.name: _gradient(objective.without(part.name), batch, minibatches, state, met) for part in masks},
         touched=touched,
         update_pass=update_pass,
-        logit_push=seen["push"] * -torch.expm1(batch.require("logp", "look") if met is None else met[0]),
+        logit_gradient=seen["gradient"] * -torch.expm1(batch.require("logp", "look") if met is None else met[0]),
         **seen,
     )
 
@@ -156,7 +156,7 @@ def _plans(step: Step, met: tuple[Tensor, Tensor] | None) -> Iterator[tuple[int,
         yield number // step.loop.minibatches + 1, rows, plan
 
 
-def _push(
+def _gradient(
     objective: Objective,
     batch: TokenBatch,
     minibatches: int,
@@ -164,10 +164,10 @@ def _push(
     met: tuple[Tensor, Tensor] | None,
 ) -> Tensor:
     step = Loop(objective, minibatches, moved=True).begin(batch, state)
-    push = torch.zeros_like(step.prepared.advantage)
+    gradient = torch.zeros_like(step.prepared.advantage)
     for _, rows, plan in _plans(step, met):
-        push[rows] += objective.token_gradient(plan)
-    return push
+        gradient[rows] += objective.token_gradient(plan)
+    return gradient
 
 
 # ---- what is seen in a view ------------------------------------------------------------------------------------------
@@ -183,10 +183,10 @@ class Quadrant:
     """Of the response's advantage: 1, 0 or -1."""
     tokens: int
     share: float
-    push_share: float
-    """Of the sum of the sizes of all pushes."""
+    gradient_share: float
+    """Of the sum of the sizes of all gradients."""
     logit_share: float
-    """Of the sum of the sizes of all pushes on logits."""
+    """Of the sum of the sizes of all gradients on logits."""
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,13 @@ class Agreement:
 
     tokens: int
     cosine: float
-    """Of the two vectors of pushes; nan if one has none."""
+    """Of the two vectors of gradients; nan if one is 0."""
     opposite: int
-    """Pushed one way by the one and the other way by the other."""
-    silenced: tuple[int, int]
+    """Tokens with gradients of opposite signs."""
+    masked: tuple[int, int]
     """By the first alone, by the second alone."""
-    only_pushed: tuple[int, int]
-    """Pushed by the first and not at all by the second, and the reverse."""
+    only_updated: tuple[int, int]
+    """With a gradient from the first and none from the second, and the reverse."""
 
 
 def quadrants(batch: TokenBatch, view: View, probable: float, uncertain: float) -> list[Quadrant]:
@@ -209,26 +209,26 @@ def quadrants(batch: TokenBatch, view: View, probable: float, uncertain: float) 
     likely = batch.require("logp_old", "quadrants").exp() >= probable
     open_place = batch.require("entropy_old", "quadrants") >= uncertain
     sign = batch.like_tokens(view.response_advantage.sign())
-    tokens, sizes = int(batch.mask.sum()), [push.abs().double() for push in (view.push, view.logit_push)]
+    tokens, sizes = int(batch.mask.sum()), [each.abs().double() for each in (view.gradient, view.logit_gradient)]
     kinds = []
     for s in (1, -1, 0):
         for p, h in ((True, False), (True, True), (False, True), (False, False)):
             here = batch.mask & (likely == p) & (open_place == h) & (sign == s)
             count = int(here.sum())
-            push_share, logit_share = (float(size[here].sum()) / (float(size.sum()) or 1.0) for size in sizes)
-            kinds.append(Quadrant(p, h, s, count, count / max(1, tokens), push_share, logit_share))
+            gradient_share, logit_share = (float(size[here].sum()) / (float(size.sum()) or 1.0) for size in sizes)
+            kinds.append(Quadrant(p, h, s, count, count / max(1, tokens), gradient_share, logit_share))
     return kinds
 
 
 def compare_views(batch: TokenBatch, first: View, second: View) -> Agreement:
     """How far two objectives agree."""
-    a, b = first.push[batch.mask].double(), second.push[batch.mask].double()
-    quiet = [view.any_silenced[batch.mask] for view in (first, second)]
+    a, b = first.gradient[batch.mask].double(), second.gradient[batch.mask].double()
+    masked = [view.any_masked[batch.mask] for view in (first, second)]
     norm = float(a.norm() * b.norm())
     return Agreement(
         tokens=len(a),
         cosine=float(a @ b) / norm if norm else float("nan"),
         opposite=int((a * b < 0).sum()),
-        silenced=(int((quiet[0] & ~quiet[1]).sum()), int((quiet[1] & ~quiet[0]).sum())),
-        only_pushed=(int(((a != 0) & (b == 0)).sum()), int(((b != 0) & (a == 0)).sum())),
+        masked=(int((masked[0] & ~masked[1]).sum()), int((masked[1] & ~masked[0]).sum())),
+        only_updated=(int(((a != 0) & (b == 0)).sum()), int(((b != 0) & (a == 0)).sum())),
     )

@@ -108,15 +108,15 @@ def summary(view: View) -> str:
 
 def fates(view: View) -> dict[str, float]:
     """What becomes of the tokens, as shares of all."""
-    tokens, silenced = view.tokens, view.tokens & view.any_silenced
-    dropped = tokens & view.left_out_rows[:, None] & ~silenced
-    rest = tokens & ~silenced & ~dropped
+    tokens, masked = view.tokens, view.tokens & view.any_masked
+    dropped = tokens & view.left_out_rows[:, None] & ~masked
+    rest = tokens & ~masked & ~dropped
     counts = {
-        "more probable": rest & (view.push > 0),
-        "less probable": rest & (view.push < 0),
-        "silenced": silenced,
+        "more probable": rest & (view.gradient > 0),
+        "less probable": rest & (view.gradient < 0),
+        "silenced": masked,
         "left out": dropped,
-        "not pushed": rest & (view.push == 0),
+        "not pushed": rest & (view.gradient == 0),
     }
     return {name: float(chosen.sum()) / max(1, int(tokens.sum())) for name, chosen in counts.items()}
 
@@ -205,23 +205,23 @@ def _different(scope: Microscope, rows: Tensor) -> list[tuple[int, int]]:
 
 
 def _all_shades(views: Sequence[View]) -> dict[str, Tensor]:
-    """Push of the first view `a`, of the second `b`, their difference `d`; the same on logits: `e`, `f`, `g`."""
-    shades = {key: _shades(view.push) for key, view in zip("ab", views, strict=False)}
-    shades |= {key: _shades(view.logit_push) for key, view in zip("ef", views, strict=False)}
+    """Gradient of the first view `a`, of the second `b`, their difference `d`; the same on logits: `e`, `f`, `g`."""
+    shades = {key: _shades(view.gradient) for key, view in zip("ab", views, strict=False)}
+    shades |= {key: _shades(view.logit_gradient) for key, view in zip("ef", views, strict=False)}
     if len(views) == 2:
         first, second = views
-        shades["d"] = _shades(second.push / second.unit - first.push / first.unit)
-        shades["g"] = _shades(second.logit_push / second.unit - first.logit_push / first.unit)
+        shades["d"] = _shades(second.gradient / second.unit - first.gradient / first.unit)
+        shades["g"] = _shades(second.logit_gradient / second.unit - first.logit_gradient / first.unit)
     return shades
 
 
-def _shades(push: Tensor) -> Tensor:
+def _shades(gradient: Tensor) -> Tensor:
     """[N, T] int from -LEVELS to LEVELS; the strongest fiftieth share the strongest shade, what is not 0 has one."""
-    sizes = push[push != 0].abs()
+    sizes = gradient[gradient != 0].abs()
     if not len(sizes):
-        return torch.zeros_like(push, dtype=torch.long)
+        return torch.zeros_like(gradient, dtype=torch.long)
     strongest = sizes.sort().values[int(0.98 * (len(sizes) - 1))]
-    return (push.sign() * (LEVELS * push.abs() / strongest).ceil().clamp(max=LEVELS)).long()
+    return (gradient.sign() * (LEVELS * gradient.abs() / strongest).ceil().clamp(max=LEVELS)).long()
 
 
 def _tokens(scope: Microscope, row: int, count: int, shades: dict[str, Tensor]) -> list[Shade]:
@@ -248,11 +248,11 @@ def _turns(scope: Microscope, row: int, count: int) -> list[int]:
 
 
 def _marks(view: View, row: int, t: int) -> list[str]:
-    """Silenced, clipped, advantage made larger or smaller by weights, updated in the first of several passes."""
+    """Masked, clipped, advantage made larger or smaller by weights, updated in the first of several passes."""
     before, after = abs(float(view.unweighted[row, t])), abs(float(view.weighed[row, t]))
     is_weighed = not view.left_out_rows[row]
     marks = [
-        ("s", bool(view.any_silenced[row, t])),
+        ("s", bool(view.any_masked[row, t])),
         ("c", bool(view.clipped[row, t])),
         ("w", is_weighed and after > (1 + NOTABLE) * before),
         ("v", is_weighed and after < (1 - NOTABLE) * before),
@@ -284,19 +284,19 @@ def _details(scope: Microscope, row: int, count: int) -> dict[str, Any]:
 
 
 def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
-    silenced = {name: quiet[row, :count] for name, quiet in view.silenced.items() if quiet[row, :count].any()}
+    masked = {name: tokens[row, :count] for name, tokens in view.masked.items() if tokens[row, :count].any()}
     columns: dict[str, Any] = {
         "reward": number(float(view.reward[row])),
         "response": number(float(view.response_advantage[row])),
         "out": [name for name, out in view.left_out.items() if out[row]],
         "advantage": numbers(view.advantage[row, :count]),
         "ratio": numbers(view.ratio[row, :count]),
-        "push": numbers(view.push[row, :count]),
-        "logit": numbers(view.logit_push[row, :count]),
+        "push": numbers(view.gradient[row, :count]),
+        "logit": numbers(view.logit_gradient[row, :count]),
         "weights": {name: numbers(weight[row, :count]) for name, weight in view.weights.items()},
         "adds": sorted(view.summands),
-        "silenced": {name: quiet.nonzero()[:, 0].tolist() for name, quiet in silenced.items()},
-        "without": {name: numbers(view.without[name][row, :count]) for name in silenced},
+        "silenced": {name: tokens.nonzero()[:, 0].tolist() for name, tokens in masked.items()},
+        "without": {name: numbers(view.without[name][row, :count]) for name in masked},
         "clipped": view.clipped[row, :count].nonzero()[:, 0].tolist(),
     }
     if view.objective.pass_count > 1:

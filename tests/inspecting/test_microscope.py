@@ -25,7 +25,7 @@ from tests.report.test_page import Elements
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run without a reference that silences much and drops groups."""
+    """A run without a reference that masks much and drops groups."""
     words = ("objective=entropy20(fraction=0.5)-soft_overlong", "model.reference=none")
     return make_run(tmp_path_factory.mktemp("runs") / "run", *words)
 
@@ -51,12 +51,12 @@ def test_the_rollouts_are_bitwise_those_of_training(step: int, folder: RunFolder
     assert all(scope.recorded) and f"step {step + 1} trained on" in provenance(scope)
 
 
-def test_what_was_silenced_is_what_training_counted(folder: RunFolder) -> None:
+def test_what_was_masked_is_what_training_counted(folder: RunFolder) -> None:
     (view,) = make_scope(folder, "step=0").views
-    silenced = view.silenced["top_entropy"]
+    masked = view.masked["top_entropy"]
     # The second mini-batch of the step met a policy that the first had moved.
     counted = read_json_lines(folder.metrics)[0]["touched/top_entropy/tokens"]
-    assert silenced.any() and silenced.sum() / view.tokens.sum() == pytest.approx(counted, rel=0.1)
+    assert masked.any() and masked.sum() / view.tokens.sum() == pytest.approx(counted, rel=0.1)
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_the_page_asks_nobody_for_anything_and_has_the_numbers(scope: Microscope
     assert [view["name"] for view in numbers["views"]] == [str(view.objective) for view in scope.views]
     response, row = numbers["responses"][0], int(scope.shown[0][0])
     length = int(scope.batch.mask[row].sum())
-    assert response["views"][0]["push"] == pytest.approx(scope.views[0].push[row, :length].tolist(), rel=1e-3)
+    assert response["views"][0]["push"] == pytest.approx(scope.views[0].gradient[row, :length].tolist(), rel=1e-3)
     assert response["p"] == pytest.approx(
         scope.batch.require("logp_old", "test")[row, :length].exp().tolist(), rel=1e-3
     )

@@ -1,4 +1,4 @@
-"""The microscope on rows of several turns: who wrote what, which turn it was, and what pushes on it."""
+"""The microscope on rows of several turns: who wrote what, which turn it was, and its gradient."""
 
 import json
 import re
@@ -11,13 +11,13 @@ from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.microscope_page import microscope_page
 from tests.inspecting.microscopes import make_run, make_scope
 
-PUSHED = "grpo-kl"
+TRAINED = "grpo-kl"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run with a calculator."""
-    words = ("task.name=calculator", f"objective={PUSHED}", "rollout.max_response_tokens=48", "train.steps=1")
+    words = ("task.name=calculator", f"objective={TRAINED}", "rollout.max_response_tokens=48", "train.steps=1")
     return make_run(tmp_path_factory.mktemp("runs") / "run", "rollout.prompts_per_step=16", *words)
 
 
@@ -28,12 +28,12 @@ def behind(page: str) -> list[dict[str, list[float]]]:
 
 
 @pytest.mark.slow
-def test_nothing_pushes_on_what_the_environment_wrote(folder: RunFolder) -> None:
+def test_what_the_environment_wrote_has_no_gradient(folder: RunFolder) -> None:
     scope = make_scope(folder, "step=0", "against=dapo-soft_overlong", "groups=16")
     heard = scope.batch.require("writer", "test") == Writer.ENVIRONMENT
     assert heard.any()
     for view in scope.views:
-        assert (view.push[heard] == 0).all() and (view.logit_push[heard] == 0).all()
+        assert (view.gradient[heard] == 0).all() and (view.logit_gradient[heard] == 0).all()
         assert (view.advantage[heard] == 0).all() and not view.tokens[heard].any()
     page = microscope_page(scope)
     assert "and nothing pushes on it" in page
@@ -46,16 +46,16 @@ def test_nothing_pushes_on_what_the_environment_wrote(folder: RunFolder) -> None
 def test_what_an_objective_learns_of_the_environment_is_shown_with_its_probability(folder: RunFolder) -> None:
     scope = make_scope(folder, "step=0", "objective=echo-kl", "groups=16")
     heard, (view,) = scope.heard, scope.views
-    assert heard.any() and (view.push[heard] > 0).all()
+    assert heard.any() and (view.gradient[heard] > 0).all()
     logp = scope.batch.require("logp", "test")
     assert (logp[heard] < 0).all(), "they are calculated"
-    torch.testing.assert_close(view.logit_push[heard], view.push[heard] * (1 - logp[heard].exp()))
+    torch.testing.assert_close(view.logit_gradient[heard], view.gradient[heard] * (1 - logp[heard].exp()))
     page = microscope_page(scope)
     assert "cross entropy" in page and "nothing pushes on it" not in page.partition("<script")[0]
     assert all(response["p"][int(t)] is not None for response in behind(page) for t in response["heard"])
     (beside,) = make_scope(folder, "step=0", "groups=16").views
     kept = scope.batch.mask
-    torch.testing.assert_close(view.push[kept], beside.push[kept], rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(view.gradient[kept], beside.gradient[kept], rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_each_mini_batch_is_planned_by_itself() -> None:
     batch, objective = scored_batch(), parse("justrl+entropy20")
     view = look(objective, batch, minibatches=3)
     for rows in torch.arange(24).chunk(3):
-        assert torch.equal(view.push[rows], objective.token_gradients(batch.rows(rows))[0])
+        assert torch.equal(view.gradient[rows], objective.token_gradients(batch.rows(rows))[0])
 
 
 @pytest.mark.parametrize(
@@ -70,33 +70,33 @@ def test_the_page_says_and_marks_what_the_account_has(expression: str) -> None:
         assert ("p" in marks) == any(bool(first[row, t]) for first in in_first)
 
 
-def test_a_plan_by_reported_statistics_pushes_the_policy_that_is_updated() -> None:
+def test_a_plan_by_reported_statistics_has_the_gradient_of_the_policy_that_is_updated() -> None:
     objective, batch = parse("stapo(tau_p=0.5,q=1)"), scored_batch()
     assert batch.logp_old is not None and batch.entropy_old is not None
     met = 1.05 * batch.logp_old, 2 * batch.entropy_old
     planned, seen = look(objective, batch), look(objective, batch, met=met)
-    assert planned.silenced["s2t"].any() and torch.equal(seen.silenced["s2t"], planned.silenced["s2t"])
+    assert planned.masked["s2t"].any() and torch.equal(seen.masked["s2t"], planned.masked["s2t"])
     ratio = torch.where(batch.mask, (met[0] - batch.logp_old).exp(), 0.0)
     torch.testing.assert_close(seen.ratio, ratio)
-    pushed = planned.push != 0
-    torch.testing.assert_close(seen.push[pushed], (planned.push * ratio)[pushed])
+    updated = planned.gradient != 0
+    torch.testing.assert_close(seen.gradient[updated], (planned.gradient * ratio)[updated])
 
 
-def test_silenced_tokens_have_a_push_of_zero_and_one_without_the_part() -> None:
+def test_masked_tokens_have_a_gradient_of_zero_and_another_without_the_part() -> None:
     batch, objective = scored_batch(), parse("stapo(tau_p=0.5,q=1)")
     view = look(objective, batch)
-    silenced = view.silenced["s2t"]
-    assert silenced.any() and not view.push[silenced].any()
+    masked = view.masked["s2t"]
+    assert masked.any() and not view.gradient[masked].any()
     (without,) = parse("stapo(tau_p=0.5,q=1)-s2t").token_gradients(batch)
-    assert torch.equal(view.without["s2t"], without) and (view.without["s2t"][silenced] > 0).all()
+    assert torch.equal(view.without["s2t"], without) and (view.without["s2t"][masked] > 0).all()
 
 
-def test_the_push_on_a_logit_is_the_derivative_through_the_softmax() -> None:
+def test_the_gradient_on_a_logit_is_the_derivative_through_the_softmax() -> None:
     batch, objective = scored_batch(), parse("justrl")
     view = look(objective, batch)
     logit = torch.logit(batch.require("logp_old", "test").double().exp()).requires_grad_()
-    (view.push.double() * torch.nn.functional.logsigmoid(logit)).sum().backward()
-    torch.testing.assert_close(view.logit_push.double(), logit.grad, rtol=1e-4, atol=1e-9)
+    (view.gradient.double() * torch.nn.functional.logsigmoid(logit)).sum().backward()
+    torch.testing.assert_close(view.logit_gradient.double(), logit.grad, rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize("expression", ["grpo", "stapo(tau_p=0.5)", "dapo", "lopti"])
@@ -104,16 +104,16 @@ def test_the_shares_of_all_kinds_of_tokens_add_up_to_one(expression: str) -> Non
     batch = scored_batch()
     kinds = quadrants(batch, look(parse(expression), batch), probable=0.7, uncertain=0.5)
     assert sum(kind.tokens for kind in kinds) == batch.mask.sum()
-    for name in ("share", "push_share", "logit_share"):
+    for name in ("share", "gradient_share", "logit_share"):
         assert sum(getattr(kind, name) for kind in kinds) == pytest.approx(1)
 
 
-def test_two_views_differ_in_what_one_silences() -> None:
+def test_two_views_differ_in_what_one_masks() -> None:
     batch = scored_batch()
-    plain, quiet = look(parse("justrl"), batch), look(parse("stapo(tau_p=0.5,q=1)"), batch)
-    same, other = compare_views(batch, plain, plain), compare_views(batch, plain, quiet)
-    assert same.cosine == pytest.approx(1) and same.opposite == 0 and same.only_pushed == (0, 0)
-    assert other.silenced == (0, int(quiet.silenced["s2t"].sum())) == other.only_pushed[::-1]
+    plain, with_mask = look(parse("justrl"), batch), look(parse("stapo(tau_p=0.5,q=1)"), batch)
+    same, other = compare_views(batch, plain, plain), compare_views(batch, plain, with_mask)
+    assert same.cosine == pytest.approx(1) and same.opposite == 0 and same.only_updated == (0, 0)
+    assert other.masked == (0, int(with_mask.masked["s2t"].sum())) == other.only_updated[::-1]
     assert other.cosine < 1
-    reverse = replace(plain, push=-plain.push)
-    assert compare_views(batch, plain, reverse).opposite == (plain.push != 0).sum()
+    reverse = replace(plain, gradient=-plain.gradient)
+    assert compare_views(batch, plain, reverse).opposite == (plain.gradient != 0).sum()

@@ -104,7 +104,7 @@ PENALISED = (Action.PENALTY, Action.CHOICE, Action.OBSERVATION)
 def the_microscope_shows_the_account(objective: Objective) -> None:
     seen, batch = look(objective, rollouts(0)), rollouts(0)
     step = step_of(objective)
-    push = torch.zeros_like(seen.push)
+    gradient = torch.zeros_like(seen.gradient)
     for plan in plans(step):
         trace, mask = plan.batch.trace, plan.batch.mask
         weighed = [entry for entry in trace if entry.action in (Action.ADD, Action.WEIGH)]
@@ -112,19 +112,19 @@ def the_microscope_shows_the_account(objective: Objective) -> None:
         assert seen.summands == {entry.part for entry in weighed if entry.action is Action.ADD}
         for entry in weighed:
             assert torch.equal(seen.weights[entry.part], torch.where(mask, entry.value, 0.0))
-        assert torch.equal(seen.advantage, multiplied_out(trace, push))
+        assert torch.equal(seen.advantage, multiplied_out(trace, gradient))
         for entry in trace.of(Action.MASK):
-            assert torch.equal(seen.silenced[entry.part], mask & ~entry.value)
+            assert torch.equal(seen.masked[entry.part], mask & ~entry.value)
         for entry in trace.of(Action.SELECT):
             left_out = batch.mask & ~(entry.value if entry.value.dim() == 2 else entry.value[:, None])
             assert torch.equal(seen.left_out[entry.part], left_out.any(1))
-        push += objective.token_gradient(plan)
+        gradient += objective.token_gradient(plan)
     again = torch.where(seen.tokens, seen.unweighted, 0.0)
     for name, values in seen.weights.items():
         again = again + values if name in seen.summands else again * values
     kept = step.prepared.mask
     torch.testing.assert_close(again[kept], seen.advantage[kept], rtol=1e-14, atol=0)
-    assert torch.equal(seen.push, push)
+    assert torch.equal(seen.gradient, gradient)
 
 
 def the_equation_prints_the_order_of_the_account(objective: Objective) -> None:
