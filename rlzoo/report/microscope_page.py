@@ -114,9 +114,9 @@ def fates(view: View) -> dict[str, float]:
     counts = {
         "more probable": rest & (view.gradient > 0),
         "less probable": rest & (view.gradient < 0),
-        "silenced": masked,
+        "masked": masked,
         "left out": dropped,
-        "not pushed": rest & (view.gradient == 0),
+        "no gradient": rest & (view.gradient == 0),
     }
     return {name: float(chosen.sum()) / max(1, int(tokens.sum())) for name, chosen in counts.items()}
 
@@ -291,11 +291,11 @@ def _details_of(view: View, row: int, count: int) -> dict[str, Any]:
         "out": [name for name, out in view.left_out.items() if out[row]],
         "advantage": numbers(view.advantage[row, :count]),
         "ratio": numbers(view.ratio[row, :count]),
-        "push": numbers(view.gradient[row, :count]),
+        "gradient": numbers(view.gradient[row, :count]),
         "logit": numbers(view.logit_gradient[row, :count]),
         "weights": {name: numbers(weight[row, :count]) for name, weight in view.weights.items()},
         "adds": sorted(view.summands),
-        "silenced": {name: tokens.nonzero()[:, 0].tolist() for name, tokens in masked.items()},
+        "masked": {name: tokens.nonzero()[:, 0].tolist() for name, tokens in masked.items()},
         "without": {name: numbers(view.without[name][row, :count]) for name in masked},
         "clipped": view.clipped[row, :count].nonzero()[:, 0].tolist(),
     }

@@ -96,7 +96,7 @@ def test_the_page_asks_nobody_for_anything_and_has_the_numbers(scope: Microscope
     assert [view["name"] for view in numbers["views"]] == [str(view.objective) for view in scope.views]
     response, row = numbers["responses"][0], int(scope.shown[0][0])
     length = int(scope.batch.mask[row].sum())
-    assert response["views"][0]["push"] == pytest.approx(scope.views[0].gradient[row, :length].tolist(), rel=1e-3)
+    assert response["views"][0]["gradient"] == pytest.approx(scope.views[0].gradient[row, :length].tolist(), rel=1e-3)
     assert response["p"] == pytest.approx(
         scope.batch.require("logp_old", "test")[row, :length].exp().tolist(), rel=1e-3
     )

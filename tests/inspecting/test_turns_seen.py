@@ -36,7 +36,7 @@ def test_what_the_environment_wrote_has_no_gradient(folder: RunFolder) -> None:
         assert (view.gradient[heard] == 0).all() and (view.logit_gradient[heard] == 0).all()
         assert (view.advantage[heard] == 0).all() and not view.tokens[heard].any()
     page = microscope_page(scope)
-    assert "and nothing pushes on it" in page
+    assert "They have no gradient." in page
     for response in behind(page):
         for t in response["heard"]:
             assert response["p"][int(t)] is None and response["turn"][int(t)] == 0
@@ -51,7 +51,7 @@ def test_what_an_objective_learns_of_the_environment_is_shown_with_its_probabili
     assert (logp[heard] < 0).all(), "they are calculated"
     torch.testing.assert_close(view.logit_gradient[heard], view.gradient[heard] * (1 - logp[heard].exp()))
     page = microscope_page(scope)
-    assert "cross entropy" in page and "nothing pushes on it" not in page.partition("<script")[0]
+    assert "cross entropy" in page and "They have no gradient." not in page.partition("<script")[0]
     assert all(response["p"][int(t)] is not None for response in behind(page) for t in response["heard"])
     (beside,) = make_scope(folder, "step=0", "groups=16").views
     kept = scope.batch.mask

@@ -34,7 +34,7 @@ return Math.min(...[...document.querySelectorAll(".tokens i, .verdict .chip")].m
 
 @pytest.fixture(scope="session")
 def scope(tmp_path_factory: pytest.TempPathFactory) -> Microscope:
-    """Two objectives, of which one silences most tokens."""
+    """Two objectives, of which one masks most tokens."""
     words = ("objective=lopti+stapo(tau_p=0.5,q=1)+ar", "rollout.prompts_per_step=16", "rollout.responses_per_prompt=8")
     run = make_run(tmp_path_factory.mktemp("runs") / "run", *words)
     return make_scope(run, "step=0", "against=entropy20")
@@ -87,13 +87,13 @@ def test_a_finger_opens_a_token_and_closes_it_again(scope: Microscope, visit: Vi
     assert not panel(browser).is_displayed()
 
 
-def test_a_silenced_token_says_who_silences_it(scope: Microscope, visit: Visit) -> None:
+def test_a_masked_token_says_which_part_masks_it(scope: Microscope, visit: Visit) -> None:
     browser = visit(microscope_page(scope))
     browser.find_element(By.CSS_SELECTOR, ".tokens[role=listbox] i.as").click()
-    assert "s2t silences the token. Without s2t the push would be +" in panel(browser).text
+    assert "The token is masked by s2t. Without s2t its gradient would be +" in panel(browser).text
 
 
-def test_the_switches_change_whose_push_is_seen(scope: Microscope, visit: Visit) -> None:
+def test_the_switches_change_which_gradient_is_seen(scope: Microscope, visit: Visit) -> None:
     browser = visit(microscope_page(scope))
 
     def colours() -> list[str]:
@@ -108,7 +108,7 @@ def test_the_switches_change_whose_push_is_seen(scope: Microscope, visit: Visit)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("shown", ["on-push", "on-logit"])
+@pytest.mark.parametrize("shown", ["on-gradient", "on-logit"])
 def test_every_shade_is_legible_in_both_colour_schemes(
     scheme: str, shown: str, scope: Microscope, visit: Visit
 ) -> None:

@@ -27,8 +27,9 @@ function place(response, t) {
   return `The model gave it the probability ${short(p)}, at a place with an entropy of ${short(h)} nats: as undecided as between ${choices} equal choices.`;
 }
 function reasons(response, seen, view, t) {
-  if (seen.out.length) return [`${seen.out.join(" and ")} leaves this response out: nothing pushes.`];
+  if (seen.out.length) return [`This response is left out by ${seen.out.join(" and ")}: it has no gradient.`];
   const right = response.right ? "right" : "wrong";
+  const gradient = seen.gradient[t];
   const said = [];
   if (seen.response === 0) said.push("The response did just as well as the rest of its group, so there is nothing to learn from it.");
   else said.push(`The response is ${right} and did ${seen.response > 0 ? "better" : "worse"} than its group: advantage ${signed(seen.response)}.`);
@@ -37,15 +38,14 @@ function reasons(response, seen, view, t) {
       if (weights[t] !== 0) said.push(`${name} adds ${signed(weights[t])} to that.`);
     } else if (weights[t] !== 1) said.push(`${name} weighs that by ${short(weights[t])}.`);
   }
-  const silencers = Object.keys(seen.silenced).filter((name) => seen.silenced[name].includes(t));
-  for (const name of silencers) {
-    said.push(`${name} silences the token. Without ${name} the push would be ${times(seen.without[name][t], view)} the average.`);
+  const masks = Object.keys(seen.masked).filter((name) => seen.masked[name].includes(t));
+  for (const name of masks) {
+    said.push(`The token is masked by ${name}. Without ${name} its gradient would be ${times(seen.without[name][t], view)} the average.`);
   }
-  if (seen.clipped.includes(t)) said.push("The ratio has left the trust region: the clip cuts the push off.");
-  if (seen.pass && !silencers.length) said.push(`It is updated in pass ${seen.pass[t]}.`);
-  const push = seen.push[t];
-  if (push !== 0 && !silencers.length) {
-    said.push(`So the update makes it ${push > 0 ? "more" : "less"} probable, with ${times(Math.abs(push), view).replace("+", "")} the average push.`);
+  if (seen.clipped.includes(t)) said.push("The ratio is outside the bounds of the clip: the gradient is 0.");
+  if (seen.pass && !masks.length) said.push(`It is updated in pass ${seen.pass[t]}.`);
+  if (gradient !== 0 && !masks.length) {
+    said.push(`The update makes it ${gradient > 0 ? "more" : "less"} probable: its gradient is ${times(gradient, view)} the average.`);
   }
   return said;
 }
@@ -56,9 +56,9 @@ function figures(list, response, seen, view, t) {
   }
   if (seen.advantage[t] !== seen.response) rows.push(["advantage of the token", signed(seen.advantage[t])]);
   rows.push(["importance ratio", short(seen.ratio[t])]);
-  const silencers = Object.keys(seen.silenced).filter((name) => seen.silenced[name].includes(t));
-  rows.push(["silenced by", silencers.join(", ") || "nothing"], ["push on log p", both(seen.push[t], view)], ["push on the logit", both(seen.logit[t], view)]);
-  if (seen.penalty) rows.push(["of it, penalties", signed(seen.penalty[t])]);
+  const masks = Object.keys(seen.masked).filter((name) => seen.masked[name].includes(t));
+  rows.push(["masked by", masks.join(", ") || "nothing"], ["gradient on log p", both(seen.gradient[t], view)], ["gradient on the logit", both(seen.logit[t], view)]);
+  if (seen.penalty) rows.push(["gradient on log p from penalties", signed(seen.penalty[t])]);
   for (const [name, value] of rows) {
     add(list, "dt", name);
     add(list, "dd", value);
@@ -77,9 +77,9 @@ function overhear(response, t) {
   response.views.forEach((seen, i) => {
     const view = numbers.views[i];
     if (numbers.views.length > 1) add(panel, "h4", view.name);
-    add(panel, "p", seen.push[t] === 0 ? "Nothing pushes on it." : "The policy learns to predict it.");
+    add(panel, "p", seen.gradient[t] === 0 ? "It has no gradient." : "The policy learns to predict it.");
     const list = add(panel, "dl");
-    for (const [name, value] of [["push on log p", seen.push[t]], ["push on the logit", seen.logit[t]]]) {
+    for (const [name, value] of [["gradient on log p", seen.gradient[t]], ["gradient on the logit", seen.logit[t]]]) {
       add(list, "dt", name);
       add(list, "dd", both(value, view));
     }
@@ -147,15 +147,15 @@ for (const list of lists) {
   });
 }
 function telling() {
-  // The token to begin with: silenced, or else the one whose logit is pushed hardest.
+  // The token to begin with: a masked one, or else the one with the largest gradient on its logit.
   let [best, most] = [lists[0].children[0], -1];
   for (const list of lists) {
     const response = numbers.responses[list.dataset.response];
     const seen = response.views[0];
     [...list.children].forEach((token, t) => {
       if (token.classList.contains("heard")) return;
-      const pushes = [seen.push, ...Object.values(seen.without)].map((column) => Math.abs(column[t]) * (1 - response.p[t]));
-      const size = Math.max(...pushes) + (token.classList.contains("as") ? 1e6 : 0);
+      const gradients = [seen.gradient, ...Object.values(seen.without)].map((column) => Math.abs(column[t]) * (1 - response.p[t]));
+      const size = Math.max(...gradients) + (token.classList.contains("as") ? 1e6 : 0);
       if (size > most) [best, most] = [token, size];
     });
   }
