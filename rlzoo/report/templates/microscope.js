@@ -42,7 +42,9 @@ function reasons(response, seen, view, t) {
   for (const name of masks) {
     said.push(`The token is masked by ${name}. Without ${name} its gradient would be ${times(seen.without[name][t], view)} the average.`);
   }
-  if (seen.clipped.includes(t)) said.push("The ratio is outside the bounds of the clip: the gradient is 0.");
+  if (seen.clipped.includes(t)) {
+    said.push(`The ratio is outside the bounds of the clip, which ${gradient === 0 ? "set the gradient to 0" : "change the gradient"}.`);
+  }
   if (seen.pass && !masks.length) said.push(`It is updated in pass ${seen.pass[t]}.`);
   if (gradient !== 0 && !masks.length) {
     said.push(`The update makes it ${gradient > 0 ? "more" : "less"} probable: its gradient is ${times(gradient, view)} the average.`);
