@@ -225,7 +225,7 @@ def test_groups_without_a_signal_are_explained(columns: dict[str, float], says: 
     assert says in dead.reason and "so the loss is 0" in dead.reason
 
 
-def test_a_gradient_without_a_signal_is_not_said_to_be_silenced() -> None:
+def test_a_gradient_without_a_signal_is_not_said_to_have_vanished() -> None:
     table = {**healthy(120), "groups_without_signal": np.ones(120), "gradient_norm": np.zeros(120)}
     examination = examine(table)
     assert "dead_groups" in {finding.name for finding in examination.findings}

@@ -154,7 +154,7 @@ class SettledRatio(Ratio):
 @register
 @dataclass(frozen=True)
 class PrefixDrift(Penalty):
-    """Silenced: a token's term has a gradient into earlier tokens, those of another pass too."""
+    """Masked: a token's term has a gradient into earlier tokens, those of another pass too."""
 
     name = "prefix_drift"
     reads = frozenset({"logp_ref"})
@@ -216,7 +216,7 @@ class CachedThreshold(Mask):
 @register
 @dataclass(frozen=True)
 class InverseLength(Aggregate):
-    """Empty: 1 / 0 where a mask silences a whole response takes the weight of all others."""
+    """Empty: 1 / 0 where a mask leaves out a whole response takes the weight of all others."""
 
     name = "inverse_length"
 
