@@ -195,7 +195,7 @@ def _unended(experiment: Experiment) -> str:
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:
-    """What to type next: which tokens were pushed, whether it is better than another, and how good it is greedily."""
+    """What to type next: which tokens have a gradient, whether it is better than another, and how good it is greedily."""
     config, folder = outcome.experiment.config, str(outcome.folder.path)
     objective = outcome.experiment.objective
     other = "dapo" if str(objective) == "grpo" else "grpo"
@@ -218,7 +218,7 @@ class StepRow:
         """The names above the columns."""
         names = f"{'step':>9} {'reward':>7}" + (f" {'accuracy':>8}" if self.is_shaped else "")
         names += f" {'signal':>6} {'entropy':>7} {'length':>6} {'cut':>5} {'tokens/s':>8} {'left':>7}"
-        return names + (f" {'silenced':>8}" if self.masks else "")
+        return names + (f" {'masked':>8}" if self.masks else "")
 
     def text(self, metrics: dict[str, Any], timings: dict[str, float]) -> str:
         """The line of a step; signal: groups with one; cut: truncated; accuracy: if it is not the reward.
@@ -233,8 +233,8 @@ class StepRow:
         line += f" {metrics['accuracy']:8.3f}" if self.is_shaped else ""
         line += f" {1 - metrics['groups_without_signal']:6.0%} {metrics['entropy']:7.3f} {metrics['length']:6.1f}"
         line += f" {metrics['truncated']:5.0%} {thousands(timings['tokens'] / timings['seconds']):>8} {clock(left):>7}"
-        silenced = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
-        line += f" {silenced:8.3%}" if self.masks else ""
+        masked = sum(metrics.get(f"touched/{name}/tokens", 0.0) for name in self.masks)
+        line += f" {masked:8.3%}" if self.masks else ""
         return line + (_turns(metrics) if self.has_tools else "") + _troubles(metrics)
 
 
