@@ -102,7 +102,7 @@ def figures_table(outcome: Outcome) -> Table:
     for name in ("timed_out", "failed"):
         if old[name] or new[name]:
             rows.append([f"gradings {name.replace('_', ' ')}", str(old[name]), str(new[name]), ""])
-    return Table(_columns("held out", "before (%)", "after (%)", "difference"), rows)
+    return Table(_columns("held out [95 %]", "before (%)", "after (%)", "difference"), rows)
 
 
 def _shares(scores: Sequence[np.ndarray]) -> list[str]:

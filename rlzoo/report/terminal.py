@@ -165,13 +165,13 @@ class Terminal:
         """Before and after, where the time went, and what to type next."""
         folder = outcome.folder
         self.console.print(figures_table(outcome))
-        self.console.print("The held-out problem whose accuracy changed by the median, and responses to it:")
+        self.console.print("A held-out problem of median change in accuracy, and three responses before and after:")
         self.console.print(responses_table(outcome))
         self.console.print()
         if outcome.timings:
             self.console.print(_time_spent(outcome.timings, outcome.peak_flops))
             peak = f"{outcome.peak_flops / 1e9:,.0f} GFLOP/s in a matrix product"
-            self.console.print(f"positions: tokens the model calculated; peak: {peak}")
+            self.console.print(f"positions: tokens in forward passes; peak: {peak}")
         for cause in outcome.standstill:
             self.console.print(Text(f"not learning: {cause.summary}", style="bold red"))
         self._say("curves", str(folder.curves))

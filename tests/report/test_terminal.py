@@ -165,8 +165,8 @@ def outcome_of(before: Sequence[float], after: Sequence[float]) -> Outcome:
 def test_before_and_after_fit_80_columns_and_show_every_decoding_and_pass_at_k() -> None:
     console = PlainConsole(width=80, file=io.StringIO())
     console.print(figures_table(outcome_of([0, 0.5, 0.5], [1, 1, 0.5])))
-    lines = console.file.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
+    _, heading, *lines = console.file.getvalue().splitlines()
+    assert max(map(len, (heading, *lines))) <= 80 and "[95 %]" in heading
     figures = {line.strip().split("  ")[0]: line for line in lines if "[" in line}
     assert list(figures) == ["avg@2 T=1 top-p=1", "pass@2", "greedy"]
     assert "33.3 [" in figures["avg@2 T=1 top-p=1"] and "83.3 [" in figures["avg@2 T=1 top-p=1"]
