@@ -88,10 +88,10 @@ def _s2t_score(tokens: Tokens) -> np.ndarray:
 
 
 RULES = (
-    Rule("S2T, its pool a mini-batch", "silences", lambda it: it.marks["s2t"], None),
-    Rule("S2T, its pool the whole sample", "silences", lambda it: it.marks["s2t of all"], _s2t_score),
+    Rule("S2T, its pool a mini-batch", "masks", lambda it: it.marks["s2t"], None),
+    Rule("S2T, its pool the whole sample", "masks", lambda it: it.marks["s2t of all"], _s2t_score),
     Rule("p < 0.002 alone", "-", lambda it: it.logp < np.log(TAU_P), lambda it: -it.logp),
-    Rule("20-Entropy's lower 80 %", "silences", lambda it: it.marks["top_entropy"], lambda it: -it.entropy),
+    Rule("20-Entropy's lower 80 %", "masks", lambda it: it.marks["top_entropy"], lambda it: -it.entropy),
     Rule("Advantage Reweighting's weight", "damps", None, lambda it: -it.logp),
     Rule("Lopti's low group", "updates first", lambda it: it.marks["lopti"], None),
     Rule("STARE's 10 %, gate held open", "amplifies", lambda it: it.marks["surprisal_reweighting"], None),

@@ -195,7 +195,7 @@ def _unended(experiment: Experiment) -> str:
 
 
 def _next(outcome: Outcome) -> Iterator[list[str]]:
-    """What to type next: which tokens have a gradient, whether it is better than another, and how good it is greedily."""
+    """What to type next: which tokens have a gradient, whether it is better than another, how good it is greedily."""
     config, folder = outcome.experiment.config, str(outcome.folder.path)
     objective = outcome.experiment.objective
     other = "dapo" if str(objective) == "grpo" else "grpo"
