@@ -1,5 +1,6 @@
 """A signal that asks a process to end is heard once, and ends a command with one line and the status of shells."""
 
+import errno
 import itertools
 import os
 import pty
@@ -17,7 +18,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rlzoo.commands import COMMANDS, main
+from rlzoo.config import Config
+from rlzoo.errors import Fault
+from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.signals import ENDING, Interrupted, heard
+from rlzoo.training import run
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +34,35 @@ def defaults() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_a_signal_that_meets_a_fault_on_its_way_says_what_the_fault_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose_a_process(_: object) -> None:
+        try:
+            raise Fault("another process is gone; step 3 is saved")
+        finally:
+            raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(COMMANDS["train"], "run", lose_a_process)
+    assert main(["train"]) == 143
+    assert capsys.readouterr().err == "\nrlzoo: interrupted; another process is gone; step 3 is saved\n"
+
+
+def test_a_signal_that_comes_while_a_fault_is_dealt_with_says_what_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def saved(_: object) -> str:
+        monkeypatch.setattr(run, "_what_is_saved", lambda _: "step 3 is saved")
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(run, "_what_is_saved", saved)
+    folder = RunFolder(Path("run"))
+    with (
+        pytest.raises(Interrupted, match="step 3 is saved"),
+        run._interrupted(folder),
+        run._ended_early(folder, Config()),
+    ):
+        raise OSError(errno.ENOSPC, "full")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -117,7 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"rlzoo: error: {printable(bounded(str(error)))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interruption:
-        print(f"\nrlzoo: interrupted; {str(interruption) or after}", file=sys.stderr)
+        fault = interruption.__context__  # on its way here, if it is one
+        said = str(interruption) or (str(fault) if isinstance(fault, Fault) else after)
+        print(f"\nrlzoo: interrupted; {printable(bounded(said))}", file=sys.stderr)
         return 128 + number_of(interruption)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -106,7 +106,7 @@ def train(config: Config, view: TrainingView, write_reports: WriteReports = lamb
         view.silence()
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
-        with _ended_early(folder, config):
+        with _interrupted(folder), _ended_early(folder, config):
             if broadcast_from_main(accelerator, folder.finished(config)):
                 view.nothing_left(folder)
             else:
@@ -151,12 +151,19 @@ def _has_no_grade(metrics: Mapping[str, float], config: Config) -> bool:
 
 
 @contextmanager
-def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
-    """Context in which an interruption, or a lack of disk, memory or processes, ends in a line on what is saved."""
+def _interrupted(folder: RunFolder) -> Iterator[None]:
+    """Context in which an interruption, also while a fault is dealt with, ends in a line on what is saved."""
     try:
         yield
     except KeyboardInterrupt as interruption:
         raise Interrupted(number_of(interruption), _what_is_saved(folder)) from None
+
+
+@contextmanager
+def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
+    """Context in which a lack of disk, memory or processes ends in a line on what is saved."""
+    try:
+        yield
     except Exception as error:
         if is_disk_full(error):
             raise Fault(f"output={folder.path}: the disk is full; make room: {_what_is_saved(folder)}") from None

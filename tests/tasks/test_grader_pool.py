@@ -1,5 +1,6 @@
 import importlib
 import itertools
+import json
 import multiprocessing
 import os
 import signal
@@ -384,8 +385,8 @@ def test_a_folder_for_temporary_files_too_deep_for_sockets_is_an_error_and_any_o
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         deep = Path(folder) / ("x" * (length - len(folder) - 1))
         deep.mkdir()
-        words = [sys.executable, "-m", "rlzoo", "train", "train.steps=1", "task.problems=50", f"output={folder}/run"]
-        words += ["evaluation.problems=2", "evaluation.samples=1", "rollout.prompts_per_step=2"]
+        (Path(folder) / "answers.jsonl").write_text(json.dumps({"gold": "1", "response": r"\boxed{1}"}))
+        words = [sys.executable, "-m", "rlzoo", "grade", f"{folder}/answers.jsonl", f"output={folder}/graded.jsonl"]
         done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(deep)})
     assert done.returncode == (0 if length <= 70 else 2), done.stderr
     assert "Traceback" not in done.stderr
