@@ -10,8 +10,8 @@ their own and take turns, one step at a time; the first step of each is not coun
 `benchmarks`, vLLM with `vllm`. Further key=value words go to rlzoo; prompts, responses and length are also TRL's.
 Prints a Markdown table: the wall's seconds, and CPU seconds of a contender's processes, which other work on the machine
 changes little, in all and by phase: generation, then rewards and log-probs, then training. The ratio is CPU seconds per
-sampled token to the TRL that takes fewest. Where memory does not hold them all, --one-by-one lets each take all its
-steps before the next one starts.
+sampled token to the TRL that takes fewest; on a GPU read the wall's seconds instead. Where memory does not hold them
+all, --one-by-one lets each take all its steps before the next one starts.
 """
 
 import argparse

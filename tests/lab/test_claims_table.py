@@ -38,6 +38,10 @@ def test_the_page_has_what_the_script_makes_of_coverage(monkeypatch: pytest.Monk
         outcome = "finds fewer" if row.p_holm < 0.05 else "open"
         effect = f"{100 * row.effect:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
         assert f"| `{name}` | {100 * row._4:.1f} | {effect} | {row.p_holm:.2g} | {outcome}" in page
+    beside = table[table["beside"] == "justrl"].set_index("row")
+    for name in ("justrl+lopti(eta=1.0)", "justrl+lopti"):
+        effect, low, high = 100 * beside.loc[name, ["effect", "low", "high"]]
+        assert f"`{name.replace('1.0', '1')}` {effect:.1f} [{low:.1f}, {high:.1f}]" in page
     assert len(untrained) == 8 and len(table) == 15 and (table["p_holm"][table["beside"] == "justrl"] > 0.05).all()
 
 

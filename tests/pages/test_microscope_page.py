@@ -34,7 +34,7 @@ return Math.min(...[...document.querySelectorAll(".tokens i, .verdict .chip")].m
 
 @pytest.fixture(scope="session")
 def scope(tmp_path_factory: pytest.TempPathFactory) -> Microscope:
-    """Two objectives, of which one masks most tokens."""
+    """Two objectives; one masks most tokens."""
     words = ("objective=lopti+stapo(tau_p=0.5,q=1)+ar", "rollout.prompts_per_step=16", "rollout.responses_per_prompt=8")
     run = make_run(tmp_path_factory.mktemp("runs") / "run", *words)
     return make_scope(run, "step=0", "against=entropy20")
