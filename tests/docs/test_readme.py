@@ -77,7 +77,9 @@ def test_no_objective_is_better_on_every_leaderboard() -> None:
         rows = list(csv.DictReader(path.open(encoding="utf-8", newline="")))
         better.append({row["objective"] for row in rows if row["verdict"].startswith("better")})
     assert (
-        len(better) > 2 and not set.intersection(*better) and "No objective is better on every leaderboard." in README
+        len(better) > 2
+        and not set.intersection(*better)
+        and "No objective is called better on every leaderboard." in README
     )
 
 
