@@ -90,6 +90,8 @@ SCENARIOS = {
     "correlated seeds": Scenario(common=0.9, spread=2 * SPREAD),
     "few problems": Scenario(problems=30, samples=32),
     "3.6 points": SMALL,
+    "3.6 points, three rows only": replace(SMALL, real=3, seeds=(3,)),
+    "3.6 points, three rows only, wider runs": replace(SMALL, real=3, spread=0.013, seeds=(3,)),
     "3.6 points, correlation 0.7": replace(SMALL, common=0.84),
     "3.6 points, one method x 5, correlation 0.7": replace(SMALL, common=0.84, wider={1: 5.0}),
     "3.6 points, the baseline x 5": replace(SMALL, wider={0: 5.0}),
