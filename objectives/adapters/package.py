@@ -28,7 +28,7 @@ class Package:
         try:
             installed = version(self.name)
         except PackageNotFoundError:
-            raise ObjectiveError(f"{self.name} is not installed: pip install 'rlzoo-objectives[{self.name}]'") from None
+            raise ObjectiveError(f"{self.name} is not installed: pip install '{self._pin}'") from None
         numbers = tuple(int(part) for part in installed.split(".")[:2])
         if numbers < self.tested:
             raise ObjectiveError(f"{self.name} {installed} is older than this adapter: install {self._pin}")

@@ -173,7 +173,7 @@ def read_run(folder: RunFolder) -> FinishedRun:
         done = len(read_json_lines(folder.metrics, STEP))
         raise UserError(
             f"the run in {folder.path} is not done (step {done} of {config.train.steps}); "
-            f"rlzoo train {folder.config} resume=true goes on with it"
+            f"{folder.resumed} goes on with it"
         )
     cell = _cell_of(folder)
     return finished_run(cell) if cell else _finished(folder, config)

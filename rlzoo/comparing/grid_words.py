@@ -110,7 +110,8 @@ def refuse_lists(words: Sequence[str]) -> None:
             is_inside = match[0] != word
             if match[1] in of_several or not (is_inside or match[1] in of_one_value):
                 continue
-            row = word if is_inside else f"grpo {word}"
+            first = next((other for other in words if not is_setting(other) and " " not in other), "grpo")
+            row = word if is_inside else f"{first} {word}"
             each = (row.replace(match[0], f"{match[1]}={value.strip()}") for value in match[2].split(","))
             rows = " ".join(f"'{text}'" for text in each)
             raise UserError(f"{word}: a row has one value of {match[1]}; name a row for each: {rows}")

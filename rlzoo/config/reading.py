@@ -365,6 +365,7 @@ MEANT = {
     "save_steps": "checkpoint.every",
     "eval_steps": "evaluation.every",
     "output_dir": "output",
+    "name": "output",
     "evaluation.temperature": "evaluation.decodings",
     "evaluation.top_p": "evaluation.decodings",
     "lora": "model.lora.rank",

@@ -14,7 +14,12 @@ from rlzoo.config.sections import Config
 from rlzoo.errors import UserError
 from rlzoo.scripts import path_of
 
-_INSTEAD = {"compare": "objectives are words of their own, seeds are seeds=0,1"}
+_INSTEAD = {
+    "objective": "objectives are words of their own: rlzoo compare grpo dapo",
+    "seed": "seeds are seeds=0,1",
+    "resume": "the same command goes on; leave it out",
+}
+"""What to type in a comparison in place of a key of one run."""
 _READER = {"task": TASK, "eval": EVAL, "benchmarks": BENCHMARKS, "fit": FIT}
 
 
@@ -65,7 +70,8 @@ def check_effect(command: str, words: Sequence[str]) -> None:
             raise UserError(f"unknown key {word}{remedy(name, [taken.name for taken in keys_of(command)])}")
         if not is_read(name, command):
             shown = command if command == "benchmarks" else f"rlzoo {command}"
-            raise UserError(f"{word!r} has no effect on {shown}; {_INSTEAD.get(command, 'leave it out')}")
+            instead = _INSTEAD.get(name, "leave it out") if command == "compare" else "leave it out"
+            raise UserError(f"{word!r} has no effect on {shown}; {instead}")
 
 
 # ---- configurations as words and as YAML -----------------------------------------------------------------------------

@@ -335,7 +335,7 @@ DETECTORS: tuple[Detector, ...] = (
         indicators.grading_lost,
         0.02,
         "of the responses were not graded",
-        setting="raise task.grader_timeout, or mend the grader: rlzoo grade regrade=true names the responses",
+        setting="raise task.grader_timeout, or mend the grader: `outcome` in responses.jsonl says which responses",
     ),
     Detector(
         "repetition",

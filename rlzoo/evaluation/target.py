@@ -162,7 +162,7 @@ def _run_and_checkpoint(target: Path) -> _OfRun | None:
         run = RunFolder(target)
         checkpoint = newest_whole(run / "checkpoints")
         if checkpoint is None:
-            raise UserError(f"{target} has no checkpoint yet; rlzoo train {run.config} resume=true goes on with it")
+            raise UserError(f"{target} has no checkpoint yet; {run.resumed} goes on with it")
         return run, checkpoint
     run = RunFolder(target.absolute().parent.parent)
     if target.absolute().parent.name == "checkpoints" and run.config.exists():

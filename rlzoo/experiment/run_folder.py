@@ -1,5 +1,6 @@
 """The folder that a run leaves: what lies where."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,12 @@ class RunFolder:
         if missing:
             raise UserError(f"{self.config} has lost {', '.join(missing)}; put back what the run was started with")
         return read_recorded(self.config, words)
+
+    @property
+    def resumed(self) -> str:
+        """What to type to go on with the run, from wherever that is."""
+        here = str(self.path).replace("{", "{{").replace("}", "}}")
+        return shlex.join(["rlzoo", "train", str(self.config), f"output={here}", "resume=true"])
 
     @property
     def objective(self) -> Path:

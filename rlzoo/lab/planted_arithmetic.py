@@ -14,6 +14,7 @@ In half of the demonstrations the `*` is given with the prompt, as so rare a tok
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader
 from rlzoo.tasks.base import Grade, Grader, Problem
@@ -69,6 +70,7 @@ class PlantedArithmetic(Arithmetic):
 class PlantedGrader:
     """Grades the response without the planted tokens as arithmetic does."""
 
+    instant: ClassVar[bool] = True
     wrong_reward: float = 0.0
 
     def __call__(self, problem: Problem, response: str) -> Grade:

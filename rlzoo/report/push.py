@@ -43,7 +43,7 @@ def push(run: str, name: str, config: PushConfig) -> str:
         raise UserError(f"{run} is no run; rlzoo push takes the folder of one: rlzoo push runs/NAME OWNER/MODEL")
     checkpoint = folder.last_checkpoint()
     if checkpoint is None:
-        raise UserError(f"{run} has no checkpoint yet; rlzoo train {folder.config} resume=true goes on with it")
+        raise UserError(f"{run} has no checkpoint yet; {folder.resumed} goes on with it")
     check_whole(checkpoint)
     files = list(_files(folder, checkpoint))
 

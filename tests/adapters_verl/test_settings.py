@@ -165,7 +165,7 @@ def test_a_verl_that_is_not_there_is_one_line_with_the_extra(tmp_path: Path) -> 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, env=environment)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert done.stderr.endswith("verl is not installed: pip install 'rlzoo-objectives[verl]'\n")
+    assert done.stderr.endswith("verl is not installed: pip install 'verl==0.9.*'\n")
 
 
 # ---- the start -------------------------------------------------------------------------------------------------------

@@ -102,6 +102,7 @@ def test_a_run_with_a_setting_that_its_row_does_not_have_joins_no_such_row(tmp_p
         ("s2t(tau_p=[1,2])", "a row has one value of tau_p; name a row for each: 's2t(tau_p=1)' 's2t(tau_p=2)'"),
         ("grpo train.steps=0", "train.steps=0 must be at least 1"),
         ("grpo seed=3", "a row cannot have it of its own"),
+        ("resume=true", "the same command goes on; leave it out"),
         ("leave_out=dapo", "compare the other rows in another output="),
         ("baseline=grpo train.steps=7", "baseline=grpo train.steps=7 is not among what is compared"),
     ],

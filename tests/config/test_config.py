@@ -97,6 +97,7 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
         ("task.options.text=${oc.env:HOME}", "never filled in"),
         ("evaluation.temperature=0", "unknown key evaluation.temperature=0; did you mean evaluation.decodings"),
         ("lr=1", "did you mean train.learning_rate"),
+        ("name=foo", "unknown key name=foo; did you mean output"),
         ("train.lr=1", "did you mean train.learning_rate"),
         ("lora.rank=8", r"did you mean model\.lora\.rank"),
         ("peft=true", r"did you mean model\.lora\.rank"),

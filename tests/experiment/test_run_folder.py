@@ -1,5 +1,6 @@
 """What a run's folder says of the run: how far it is, and whether it is done."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ def test_a_run_is_finished_where_training_says_so_and_its_evaluations_are_there(
         needed.write_bytes(content)
     config.train.steps += 1
     assert not folder.finished(config)
+
+
+def test_a_run_is_resumed_from_another_folder_by_what_is_printed(tmp_path: Path) -> None:
+    there = RunFolder(make_run(tmp_path / "a {run} of mine"))
+    config = load_config(shlex.split(there.resumed)[2:])
+    assert config.resume and Path(config.output.format()) == there.path
 
 
 def test_a_run_that_ended_before_training_said_so_is_finished_with_its_curves(folder: RunFolder) -> None:

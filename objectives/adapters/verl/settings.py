@@ -48,7 +48,8 @@ def settled(config: DictConfig) -> DictConfig:
     for name, (allowed, why) in _ONLY.items():
         value = OmegaConf.select(config, name)
         if value not in allowed:
-            raise ObjectiveError(f"{name}={value} does not go with {MARK}{objective}: {why}; leave it at {allowed[0]}")
+            usual = "null" if allowed[0] is None else allowed[0]
+            raise ObjectiveError(f"{name}={value} does not go with {MARK}{objective}: {why}; leave it at {usual}")
     _refuse_what_it_cannot(objective, config)
     config = copy.deepcopy(config)
     with open_dict(config):
