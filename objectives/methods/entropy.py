@@ -32,6 +32,11 @@ class ClipCov(Mask):
     shrinks_denominator = False
     spares_clipped = True
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.low >= self.high:
+            raise ObjectiveError(f"clip_cov: no covariance is above low={self.low:g} and below high={self.high:g}")
+
     def keeps(self, batch: Prepared) -> Tensor:
         cov = covariance(batch, self.name)
         count = max(1, int(self.fraction * int(batch.mask.sum()) + 1e-9))
@@ -150,6 +155,8 @@ class SurprisalReweighting(Weight):
         super().__post_init__()
         if self.adaptive and self.target_entropy is None:
             raise ObjectiveError(f"{self.name}: adaptive=true follows target_entropy, which is none")
+        if self.adaptive and (self.amplify > 1.5 or self.attenuate < 0.5):
+            raise ObjectiveError(f"{self.name}: adaptive=true keeps amplify at most 1.5, and attenuate at least 0.5")
 
     @property
     def needs(self) -> frozenset[str]:

@@ -406,6 +406,11 @@ class SamplerCorrection(Weight):
     level: str = parameter("token", LEVELS, "whose ratio: the token's, or the response's product or geometric mean")
     outside: str = parameter("clamp", ("clamp", "drop"), "a weight outside becomes the bound, or 0")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cap is not None and self.low > self.cap:
+            raise ObjectiveError(f"sampler_correction: low={self.low:g} exceeds cap={self.cap:g}")
+
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
         for part in parts.values():

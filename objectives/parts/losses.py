@@ -477,7 +477,7 @@ class UnbiasedKL(Penalty):
 
     k3 weighed by the importance ratio: its expectation over the old policy is the divergence of the current one. As TRL
     1.16.0's GRPOTrainer has it with use_bias_correction_kl and ratios of tokens, beside which tests run it. Open: beta;
-    TRL's example takes 0.001. Deviations: log-ratios are clamped to [-20, 20].
+    TRL's example takes 0.001. Deviations: the log-ratio of pi to pi_old is clamped to [-20, 20].
     """
 
     paper = "arXiv:2512.02556"

@@ -90,7 +90,7 @@ def _resolve(words: Sequence[str], schema: type[Any]) -> Resolved:
             if not is_pair and name in REMOVED and value in REMOVED[name][0]:
                 continue  # an earlier version recorded it, and it changed no result
             key = _checked_key(name, value, shown[name], schema)
-            values[name] = _fitting(key, value)
+            values[name] = _fitting(key, value, shown[name])
             origins[key.name] = "command line" if is_pair else word
     try:
         tree = json.dumps(_nested(values), default=str)
@@ -224,16 +224,16 @@ def _checked_key(name: str, value: Any, shown: str, schema: type[Any]) -> Key:
     return key
 
 
-def _fitting(key: Key, value: Any) -> Any:
+def _fitting(key: Key, value: Any, shown: str) -> Any:
     """One value for a list is a list of one, and `a,b` one of two; nothing for a text that may be empty is empty."""
     inner = typing.get_args(key.type)
     if value is None and type(None) not in inner:
         if key.type is str and key.default == "":
             return ""
-        raise UserError(f"{key.name}= is empty; give it a value, or leave it out")
+        raise UserError(f"{shown} is empty; give it a value, or leave it out")
     if typing.get_origin(key.type) in (list, tuple):
-        parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
-        return [_scalar(inner[0], part.strip() if isinstance(part, str) else part) for part in parts]
+        split = [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+        return [_scalar(inner[0], part) for part in (value if isinstance(value, list) else split)]
     return value if isinstance(value, dict) else _scalar(_scalar_kind(key), value)
 
 

@@ -141,7 +141,9 @@ def _evaluate(
     run: Mapping[str, Any] | None,
 ) -> None:
     grader = parts[0].problem_set.task.grader  # of all: the task is alone, and benchmarks share one
-    with GraderPool.of(config.task, grader) as graders:
+    step = run["step"] if run else 0
+    with GraderPool.of(config.task, grader, max(1, step)) as graders:
+        graders.step = step
         policy = load_policy(config.model, tokenizer).to(accelerator.device)
         with (
             closing(load_engine(config.rollout, config.model, policy, tokenizer)) as engine,

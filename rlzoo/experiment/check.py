@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from objectives import OF_TURNS, UNREPORTED, Objective, parse
+from objectives.parts.advantages import SoftOverlong
 from rlzoo.config import Config, LoraConfig, ModelConfig, RolloutConfig, TaskConfig, TrainConfig, read_decodings
 from rlzoo.errors import UserError, nearest
 from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate
@@ -248,6 +249,7 @@ def check_objective(objective: Objective, model: ModelConfig, task: TaskConfig, 
             f"objective={objective}: {reader} needs a reference model, but model.reference=none; "
             f"set model.reference=initial, or remove the part with -{reader}"
         )
+    _check_overlong(objective, rollout.max_response_tokens)
     _check_teacher_is_there(objective, model.teacher, task.teacher_prompt)
     _refuse_comparison(objective, rollout)
     _check_turns(objective, task)
@@ -256,6 +258,16 @@ def check_objective(objective: Objective, model: ModelConfig, task: TaskConfig, 
 def _reader(objective: Objective, fields: set[str] | frozenset[str]) -> str:
     """The first part that reads one of these fields."""
     return next(part.name for part in objective.parts if part.needs & fields)
+
+
+def _check_overlong(objective: Objective, limit: int) -> None:
+    """Raises UserError for a penalty on length that begins before the first token."""
+    for each in objective.parts:
+        if isinstance(each, SoftOverlong) and not each.max_length and 0 < limit < (each.cache or 0):
+            raise UserError(
+                f"objective={objective}: cache={each.cache} of {each.name} exceeds rollout.max_response_tokens={limit}"
+                f"; lower it, or raise the limit"
+            )
 
 
 def _check_teacher_is_there(objective: Objective, teacher: str, template: str) -> None:

@@ -254,5 +254,7 @@ def _probe(
 ) -> Probe:
     texts = [write(problem) for problem in problems]
     tokens = [token_ids(tokenizer.backend, text, add_special_tokens=False) for text in texts]
-    responses = [Response.of(text, ids, text, 0, 0) for text, ids in zip(texts, tokens, strict=True)]
+    responses = [
+        Response.of(text, ids, text, graders.step, graders.steps) for text, ids in zip(texts, tokens, strict=True)
+    ]
     return Probe(name, responses[0], graders.grade(problems, responses))

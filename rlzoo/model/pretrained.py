@@ -41,6 +41,8 @@ def locate(config: ModelConfig) -> Pretrained:
     checksums.
     """
     scheme, _, rest = config.name.partition(":")
+    if config.revision and (scheme in ("embedded", "package") or Path(config.name).expanduser().is_dir()):
+        raise UserError(f"model.revision={config.revision} has no effect on model.name={config.name}; leave it out")
     if scheme == "embedded":
         return Pretrained(str(_embedded(rest)), {})
     if scheme == "package":

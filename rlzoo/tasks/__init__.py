@@ -1,15 +1,15 @@
 """Tasks: problems to sample responses for, and what grades the responses."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import TaskConfig
+from rlzoo.config import ColumnsConfig, TaskConfig, flat
 from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, ZIPPED, DemonstratedTask, Grade, Grader, Message, Problem, Task, format_of
@@ -242,12 +242,16 @@ def _check_source(key: str, source: str) -> None:
 
 def _refuse(config: TaskConfig, kind: str, *keys: str) -> None:
     """Raises UserError for a key that is set and would have no effect."""
-    default = TaskConfig()
-    for key in keys:
-        if getattr(config, key) != getattr(default, key):
-            raise UserError(
-                f"task.{key}={getattr(config, key)!r} has no effect on {kind} (task.name={config.name}); leave it out"
-            )
+    default, given = (_plain(it, keys) for it in (TaskConfig(), config))
+    for name, value in given.items():
+        if value != default.get(name):
+            raise UserError(f"task.{name}={value!r} has no effect on {kind} (task.name={config.name}); leave it out")
+
+
+def _plain(config: TaskConfig, keys: Sequence[str]) -> dict[str, Any]:
+    """These keys, those of sections dotted."""
+    values = {key: getattr(config, key) for key in keys}
+    return flat({key: asdict(value) if isinstance(value, ColumnsConfig) else value for key, value in values.items()})
 
 
 def _names() -> list[str]:

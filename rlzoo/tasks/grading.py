@@ -24,7 +24,7 @@ from typing import Any, Literal, Self
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.tasks import boundary
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.base import Grade, Grader, Problem, Response
 from rlzoo.tasks.sandbox import MEMORY_LIMIT, Outcome, Patience, Request, Sandbox, Work
 
 LARGEST_REWARD = 1e18
@@ -61,29 +61,35 @@ class GraderPool(Sandbox):
     """
 
     def __init__(
-        self, grader: Grader, workers: int = 1, timeout: float = 10.0, is_unconfined_allowed: bool = False
+        self,
+        grader: Grader,
+        workers: int = 1,
+        timeout: float = 10.0,
+        is_unconfined_allowed: bool = False,
+        steps: int = 1,
     ) -> None:
         super().__init__(Work(partial(_grading, grader, is_confined=False)), "the grader", workers)
         self.grader, self.timeout = grader, timeout
         self.is_unconfined_allowed = is_unconfined_allowed
         self.patience = Patience(timeout, "task.grader_timeout")
-        self.step, self.steps = 0, 0
-        """The training step whose responses are graded, and how many there are."""
+        self.step, self.steps = 0, steps
+        """How many training steps are done, and how many there are."""
         self._evaluates = getattr(grader, "evaluates", False)
         self._is_instant = type(grader).__dict__.get("instant", False)  # not inherited by a class of a user's
 
     @classmethod
-    def of(cls, config: TaskConfig, grader: Grader) -> Self:
-        """The pool that a task's configuration describes."""
-        return cls(grader, config.grader_workers, config.grader_timeout, config.allow_unconfined)
+    def of(cls, config: TaskConfig, grader: Grader, steps: int = 1) -> Self:
+        """The pool that a task's configuration describes, for a run of so many steps."""
+        return cls(grader, config.grader_workers, config.grader_timeout, config.allow_unconfined, steps)
 
     @contextmanager
-    def one_step(self, step: int = 0, steps: int = 0) -> Iterator[None]:
-        """While the time-outs of all calls count together; otherwise those of each call do."""
-        self.step, self.steps = step, steps
+    def one_step(self, step: int = 0) -> Iterator[None]:
+        """Context of the step behind `step` others: the time-outs of its calls count together."""
+        self.step = step
         self.patience = Patience(self.timeout, "task.grader_timeout", is_bounded=True)
         try:
             yield
+            self.step = step + 1
         finally:
             self.patience.is_bounded = False
 
@@ -105,7 +111,7 @@ class GraderPool(Sandbox):
     def try_out(self, problems: Sequence[Problem]) -> None:
         """Grades an empty response to the first problem where the grader is the user's, which may be of no use."""
         if getattr(self.grader, "runs_users_code", False):
-            self.grade(problems[:1], [""] * len(problems[:1]))
+            self.grade(problems[:1], [self._empty()] * len(problems[:1]))
 
     def grade(self, problems: Sequence[Problem], responses: Sequence[str]) -> list[Graded]:
         """Grades response i to problem i, in order. Raises Fault if processes cannot be started."""
@@ -117,11 +123,15 @@ class GraderPool(Sandbox):
         outcomes = self._asked(pairs, self.patience)
         graded = {i: self._graded(*pairs[i], outcome) for i, outcome in enumerate(outcomes)}
         lost = [i for i, result in graded.items() if result is None]
-        empty = self._asked([(pairs[i][0], "") for i in lost], Patience(self.timeout, "task.grader_timeout"))
+        empty = self._asked([(pairs[i][0], self._empty()) for i in lost], Patience(self.timeout, "task.grader_timeout"))
         for i, outcome in zip(lost, empty, strict=True):
             grade = self._as_empty(pairs[i][0], outcome)
             graded[i] = Graded(grade, "timed_out" if outcomes[i].kind == "timed_out" else "failed")
         return [result for result in graded.values() if result is not None]
+
+    def _empty(self) -> Response:
+        """A response without a token, as one of this step."""
+        return Response.of("", (), "", self.step, self.steps)
 
     def _asked(self, pairs: Sequence[tuple[Problem, str]], patience: Patience) -> list[Outcome]:
         """What workers make of responses. Raises the UserError of a grader that no response can have taken over."""

@@ -228,7 +228,7 @@ def load_trainer(
     config = experiment.config
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
-    with GraderPool.of(config.task, experiment.task.grader) as graders:
+    with GraderPool.of(config.task, experiment.task.grader, config.train.steps) as graders:
         graders.try_out(experiment.task.train)
         needs = experiment.objective.needs | needs
         sharding = sharding_of(config.train, accelerator.num_processes, accelerator.device) if learns else None
@@ -247,10 +247,12 @@ def load_trainer(
                     if learns:
                         load_optimizer(checkpoint, trainer.optimizer)
                     if config.rollout.ahead:
+                        graders.step = max(0, progress.step - 1)  # in which they were graded first
                         here = experiment, sampler, accelerator, progress
                         trainer.ahead = read_ahead(checkpoint, *here, vocabulary)
                     if config.rollout.partial_tokens:
                         trainer.waiting = read_partial(checkpoint, experiment, sampler, progress, vocabulary)
+            graders.step = progress.step
             started()
             yield trainer
 
@@ -290,7 +292,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
         while trainer.progress.step < config.train.steps:
             with interruption.put_off():
                 started = time.perf_counter()
-                with trainer.one_step(trainer.progress.step, config.train.steps):
+                with trainer.one_step(trainer.progress.step):
                     metrics, collected = trainer.step()
                 timings = _timings(trainer, collected, time.perf_counter() - started)
                 if main:

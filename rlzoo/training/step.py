@@ -128,7 +128,7 @@ class Trainer:
         """What this rank sampled for the step that comes next."""
         self.waiting: PartialRollouts | None = None
         """What is sampled in part, of steps that come; None before the first step."""
-        self.one_step: Callable[[int, int], AbstractContextManager[None]] = lambda step, steps: nullcontext()
+        self.one_step: Callable[[int], AbstractContextManager[None]] = lambda step: nullcontext()
         """Context of a step, in which the graders count the time that they lose."""
         self.is_learning = False
         """Amid the updates of a step; otherwise all is as `progress` says."""

@@ -8,7 +8,7 @@ import pytest
 from rlzoo.config import Config, flat, given_keys, keys, load_config, to_yaml, words_of
 from rlzoo.config.reading import ABSENT, MEANT
 from rlzoo.errors import UserError
-from rlzoo.experiment.check import check_keys
+from rlzoo.experiment.check import check, check_keys
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -59,6 +59,18 @@ def test_a_key_that_may_have_no_text_is_set_to_none_by_null() -> None:
         assert load_config(["model.revision=main", f"model.revision={text}"]).model.revision is None
 
 
+def test_a_penalty_on_length_that_begins_before_the_first_token_is_refused() -> None:
+    words = ["objective=grpo+soft_overlong(cache=20)", "rollout.max_response_tokens={}"]
+    check(load_config([words[0], words[1].format(20)]))
+    with pytest.raises(UserError, match=r"cache=20 of soft_overlong exceeds rollout\.max_response_tokens=19"):
+        check(load_config([words[0], words[1].format(19)]))
+
+
+def test_white_space_in_a_list_is_kept_and_around_commas_it_is_not() -> None:
+    assert load_config([r'evaluation.stop=["\n\n", " Question:"]']).evaluation.stop == ["\n\n", " Question:"]
+    assert load_config(["evaluation.stop=a, b"]).evaluation.stop == ["a", "b"]
+
+
 def test_a_saved_configuration_reads_back_equal(tmp_path: Path) -> None:
     config = load_config(["task.options.terms=[2,3]", "model.revision=main", "train.betas=[0.8,0.9]"])
     file = tmp_path / "config.yaml"
@@ -97,6 +109,7 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
         ("task.options.text=${oc.env:HOME}", "never filled in"),
         ("evaluation.temperature=0", "unknown key evaluation.temperature=0; did you mean evaluation.decodings"),
         ("lr=1", "did you mean train.learning_rate"),
+        ("task.options.b=null", "task.options.b=null is empty"),
         ("name=foo", "unknown key name=foo; did you mean output"),
         ("train.lr=1", "did you mean train.learning_rate"),
         ("lora.rank=8", r"did you mean model\.lora\.rank"),

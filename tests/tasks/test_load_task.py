@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rlzoo import tasks
-from rlzoo.config import TaskConfig
+from rlzoo.config import ColumnsConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks import load_task, load_to_grade
 
@@ -52,7 +52,11 @@ def test_keys_reach_the_task() -> None:
         ({"name": "./missing"}, r"task\.name=\./missing: there is no such file or folder"),
         ({"name": __file__}, r"is neither parquet, JSON nor CSV"),
         ({"name": "a/b", "held_out": "missing.json"}, r"task\.held_out=missing\.json: there is no such file"),
-        ({"name": "a/b", "options": {"digits": 2}}, r"task\.options=.* has no effect on a dataset"),
+        ({"name": "a/b", "options": {"digits": 2}}, r"task\.options\.digits=2 has no effect on a dataset"),
+        (
+            {"name": "sums", "columns": ColumnsConfig(question="x")},
+            r"task\.columns\.question='x' has no effect on sums",
+        ),
         ({"name": "a/b", "problems": 2}, r"task\.problems=2 has no effect on a dataset"),
         ({"name": "reasoning_gym:gcd", "split": "test"}, r"task\.split='test' has no effect on reasoning_gym"),
         ({"name": "reasoning_gym:gcd", "held_out": "a/b"}, r"task\.held_out='a/b' has no effect"),

@@ -19,6 +19,7 @@ from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.experiment import step_seed
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines
 from rlzoo.model.layout import Responses
 from rlzoo.model.policy import Policy, TokenStats, load_policy
 from rlzoo.report.terminal import Terminal
@@ -207,3 +208,28 @@ def test_log_probs_of_a_nucleus_are_not_those_of_an_older_policy(stale: str) -> 
     with pytest.raises(UserError, match=rf"{stale}: with rollout\.top_p=0\.9 .* set rollout\.top_p=1"):
         check(small(stale, "rollout.top_p=0.9", "objective=grpo"))
     check(small(stale, "objective=grpo"))
+
+
+@pytest.mark.slow
+def test_a_reward_sees_the_same_step_whole_and_resumed_and_in_evaluations(tmp_path: Path) -> None:
+    (tmp_path / "reward.py").write_text(
+        "def later(completions, trainer_state, **columns):\n"
+        "    return [trainer_state.global_step / trainer_state.max_steps] * len(completions)\n"
+    )
+    (tmp_path / "sums.jsonl").write_text(
+        '{"question": "1+2=", "answer": "3"}\n{"question": "2+2=", "answer": "4"}\n' * 16
+    )
+    words = (
+        STALE,
+        f"task.name={tmp_path}/sums.jsonl",
+        f"task.reward={tmp_path}/reward.py:later",
+        "train.schedule=constant",
+    )
+    short = ("rollout.max_response_tokens=4", "evaluation.problems=2", "checkpoint.every=1", *words)
+    whole = run(tmp_path / "whole", *short)
+    run(tmp_path / "resumed", *short, "train.steps=2")
+    resumed = run(tmp_path / "resumed", *short, "resume=true")
+    for folder in (whole, resumed):
+        assert [line["reward"] for line in read_json_lines(folder.metrics)] == pytest.approx([0, 0, 1 / 3])
+        evaluated = [{line["reward"] for line in read_json_lines(path)} for path in (folder / "evaluation").iterdir()]
+        assert {0.0} in evaluated and {1.0} in evaluated
