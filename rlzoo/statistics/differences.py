@@ -6,7 +6,7 @@ that runs of a seed have something in common, free of that; and the problems, wh
 
 import itertools
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -80,12 +80,13 @@ class Differences:
         return (self.places[row], self.places[self.baseline]) if both else None
 
 
-def compare_rows(rows: Sequence[RunScores], baseline: int, step: float) -> Differences:
+def compare_rows(rows: Sequence[RunScores], baseline: int, step: float, copies: Collection[int] = ()) -> Differences:
     """Compares every row with the baseline; rows have the same problems.
 
-    Values of a problem are multiples of `step`, so that unequal runs can look equal.
+    Values of a problem are multiples of `step`, so that unequal runs can look equal. The rows `copies` are runs of the
+    baseline once more: they have its spread, and say nothing of that of others.
     """
-    known, every = _KnownRows.of(rows, step), range(len(rows))
+    known, every = _KnownRows.of(rows, baseline, step, copies), range(len(rows))
     return Differences(
         [known.mean(row) for row in every],
         [known.difference(row, baseline) for row in every],
@@ -114,11 +115,12 @@ class _KnownRows:
     """[resamples, rows] deviations."""
 
     @classmethod
-    def of(cls, rows: Sequence[RunScores], step: float) -> "_KnownRows":
-        repeated = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
+    def of(cls, rows: Sequence[RunScores], baseline: int, step: float, copies: Collection[int]) -> "_KnownRows":
+        several = [row for row in range(len(rows)) if len(rows[row].seeds) > 1]
+        repeated = [row for row in several if row not in copies]
         alone, paired = _spreads([rows[row] for row in repeated], step) if repeated else (None, None)
         by_problem = np.stack([scores.values.mean(axis=0) for scores in rows], axis=1)
-        places = {row: place for place, row in enumerate(repeated)}
+        places = {row: repeated.index(baseline if row in copies else row) for row in several}
         return cls(rows, places, alone, paired, by_problem, resampled_deviations(by_problem))
 
     @property

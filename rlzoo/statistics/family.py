@@ -174,7 +174,7 @@ def all_tests(measures: Sequence[Measure[Name]], baseline: Name, looks: int = 1)
     tests = [test for rows in measured for test in rows.tests()]
     tests.sort(key=lambda test: not test.has_seeds)  # those of a single seed stay outside the family
     several = {
-        problems: max(len(measured[number].differences.places) for number in numbers)
+        problems: max(len({*measured[number].differences.places.values()}) for number in numbers)
         for problems, numbers in _by_problems(measures).items()
         if not all(measures[number].is_average for number in numbers)
     }
@@ -200,8 +200,9 @@ def _compared(measures: Sequence[Measure[Name]], baseline: Name) -> list[Compare
 
 def _measured(number: int, measure: Measure[Name], baseline: Name) -> ComparedRows[Name]:
     places = {name: place for place, name in enumerate(measure.distinct())}
-    differences = compare_rows([measure.scores[name] for name in places], places[baseline], measure.step)
     tested = [places[name] for name in places if measure.same_as[name] != baseline]
+    copies = {*places.values()} - {*tested, places[baseline]}
+    differences = compare_rows([measure.scores[name] for name in places], places[baseline], measure.step, copies)
     return ComparedRows(number, places, tested, differences)
 
 

@@ -36,12 +36,12 @@ def test_clean_pages_refuse_at_most_5_percent_of_their_verdicts() -> None:
     """Clean is a page without a row that is unstable."""
     unstable = (*TWO_MODES, "two methods collapse", *(name for name, _ in PAGES if " x 5" in name))
     clean = {at: row for at, row in PAGES.items() if at[0] not in unstable}
-    assert len({name for name, _ in clean}) == 9
+    assert len({name for name, _ in clean}) == 11
     assert [at for at, row in clean.items() if not float(row["refused"]) <= 5] == []
 
 
 def test_each_page_was_simulated_with_3_and_10_seeds_but_the_largest() -> None:
-    with_three = ("47 methods", "avg@8 and area", "four measures")
+    with_three = ("47 methods", "avg@8 and area", "four measures", "3.6 points, three rows only")
     missing = {(name, seeds) for name, _ in PAGES for seeds in (3, 10) if (name, seeds) not in PAGES}
     assert missing == {(name, 10) for name, _ in PAGES if name.startswith(with_three)}
 
@@ -58,6 +58,8 @@ def test_three_seeds_find_two_fifths_of_3_6_points_and_twice_as_much_where_seeds
     assert alone >= 40 and correlated >= 2 * alone
     guide = " ".join((ROOT / "docs" / "guides" / "compare.md").read_text(encoding="utf-8").split())
     assert f"three seeds find {alone:.0f} % of these differences ({correlated:.0f} % if runs" in guide
+    few, wider = (float(PAGES[f"3.6 points, three rows only{it}", 3]["found"]) for it in ("", ", wider runs"))
+    assert f"If only three of the seven differ, they find {few:.0f} %, or {wider:.0f} % if runs of a method" in guide
 
 
 def test_looks_by_hand_that_are_counted_err_on_at_most_5_percent_of_grids() -> None:

@@ -186,6 +186,15 @@ def test_an_interval_that_leaves_zero_out_is_a_claim_and_a_p_value_decides() -> 
                     assert it.difference.low <= it.difference.alone.low <= it.difference.alone.high
 
 
+def test_runs_of_the_baseline_once_more_say_nothing_of_the_spread_of_others() -> None:
+    page = page_of(3)[0]
+    alone = judged([page])[0].rows["b"].difference
+    seeds = {"d": (0, 1), "e": (0, 2), "f": (1, 2)}
+    copies = {name: RunScores(of, page["a"].values[list(of)]) for name, of in seeds.items()}
+    beside = judged([{**page, **copies}], d="a", e="a", f="a")[0]
+    assert beside.rows["b"].difference == alone and beside.rows["d"].verdict.finding is Finding.SAME_RESPONSES
+
+
 @pytest.mark.slow
 def test_more_rows_decodings_and_measures_make_a_verdict_harder() -> None:
     pages = (page_of(2), page_of(3), page_of(6), page_of(6, decodings=2))
