@@ -207,7 +207,9 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
         needed = seeds_left(differences, claim["smallest"], error)
         then = verdict_of(claim["asks"], effect, effect, claim["smallest"]).value
         left = (
-            f"about {needed} seeds would say {then}, if effect and spread stay" if needed else "over a thousand seeds"
+            f"about {needed} seeds would say {then}, if effect and spread stay"
+            if needed
+            else "more than a thousand seeds would be needed"
         )
     means = [float(np.mean([found[seed] for seed in shared])) for found in (arm, twin)]
     return Row(
@@ -337,7 +339,8 @@ def page(rows: Sequence[Row]) -> str:
     """The table in Markdown, below how many there are of each verdict."""
     counts = ", ".join(f"{sum(row.verdict == it.value for row in rows)} {it.value}" for it in Verdict)
     lines = [
-        f"{len(rows)} claims: {counts}. Means are of the arm, its twin and the untrained start.",
+        f"{len(rows)} claims: {counts}. Means are of the arm, its twin and the untrained start; "
+        "the effect is arm less twin.",
         '*In italics*: what the paper says, shortened; "from notes": not checked against the paper.',
         "",
         "| method | claim, and *what the paper says* | asked here | arm, twin, start | effect | seeds | verdict |",

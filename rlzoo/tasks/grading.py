@@ -79,7 +79,7 @@ class GraderPool(Sandbox):
 
     @classmethod
     def of(cls, config: TaskConfig, grader: Grader, steps: int = 1) -> Self:
-        """The pool that a task's configuration describes, for a run of so many steps."""
+        """The pool that a task's configuration describes, for a run of `steps` steps."""
         return cls(grader, config.grader_workers, config.grader_timeout, config.allow_unconfined, steps)
 
     @contextmanager
