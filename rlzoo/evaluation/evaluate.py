@@ -143,6 +143,28 @@ def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluat
     return evaluations
 
 
+_CUT_BY = (
+    *("name", "split", "held_out", "held_out_split", "held_out_rows", "held_out_seed", "columns"),
+    *("system_prompt", "reward", "environment"),
+)
+"""The keys of a task that say which of its questions are held out."""
+
+
+def holds_out_others(run: RunFolder, task: TaskConfig, held_out: Sequence[Problem]) -> bool:
+    """Whether a run was evaluated on other questions than are held out now, and may have trained on these.
+
+    An earlier version chose the questions to hold out with `task.instruction` behind them, so that only a run that has
+    one is looked at. Of a task that is cut by other keys, the answer is False.
+    """
+    before = run.read_config().task
+    files = sorted((run / "evaluation").glob("step-*.jsonl"))
+    is_cut_alike = all(getattr(task, key) == getattr(before, key) for key in _CUT_BY)
+    if not before.instruction or not files or not is_cut_alike:
+        return False
+    asked = dict.fromkeys(record["problem"] for record in read_json_lines(files[0], RECORD))
+    return any(id != problem.id for id, problem in zip(asked, held_out, strict=False))
+
+
 def damaged(path: Path, how: str) -> UserError:
     """The error for a file of an evaluation that something else than rlzoo cut short."""
     remedy = "remove it, and rlzoo train with resume=true makes the last one again"

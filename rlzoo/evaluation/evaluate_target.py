@@ -12,7 +12,7 @@ from accelerate import Accelerator
 
 from rlzoo.config import Config, RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress
+from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, holds_out_others
 from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
 from rlzoo.evaluation.target import Target, model_settings, settings_of
 from rlzoo.experiment.check import check_prompts
@@ -93,7 +93,13 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
     if not accelerator.is_main_process:
         view.silence()
     elif target.run is not None:
-        _tell_of_other_code(RunFolder(Path(target.run["folder"])), sets[0].source, config.rollout.engine)
+        run = RunFolder(Path(target.run["folder"]))
+        _tell_of_other_code(run, sets[0].source, config.rollout.engine)
+        if not target.benchmarks and holds_out_others(run, config.task, sets[0].problems):
+            _logger.warning(
+                "the run in %s held out other questions and may have trained on these; task.held_out=FILE names others",
+                run.path,
+            )
     if accelerator.is_main_process:
         for note in contamination_of(benchmark.name for benchmark in target.benchmarks):
             _logger.warning("%s", note)

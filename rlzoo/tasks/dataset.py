@@ -13,7 +13,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from marshal import dumps
@@ -34,7 +34,18 @@ from rlzoo.tasks.knights_and_knaves import (
 )
 from rlzoo.tasks.reward import ROW
 from rlzoo.tasks.rows import Columns, Rows, Split, in_order, parted, plain, prompt_of, read_rows, split_names
-from rlzoo.tasks.text import BEGUN, Boxes, Prompt, directed, goes_on, instructed, is_rendered, prompt_key, question
+from rlzoo.tasks.text import (
+    BEGUN,
+    Boxes,
+    Prompt,
+    directed,
+    goes_on,
+    instructed,
+    is_rendered,
+    prompt_key,
+    question,
+    uninstructed,
+)
 
 MOST_HELD_OUT = 512
 """Questions that are split off at most, unless `task.held_out_rows` says how many."""
@@ -161,13 +172,13 @@ class DatasetTask:
     def _split_off(self) -> list[Problem]:
         """Problems to hold out of a single split."""
         problems, config = self._of_split, self.config
-        texts = {self._identity(problem) for problem in _distinct(problems)}
+        texts = {self._identity(problem): problem for problem in _distinct(problems)}
         count = config.held_out_rows or min(MOST_HELD_OUT, max(1, len(texts) // 8))
         if count >= len(texts) > 1 or (len(texts) == 1 and config.held_out_rows):
             raise UserError(
                 f"task.held_out_rows={count}: {self._split} has {len(texts)} different questions, and some must be left"
             )
-        held_out = self._asking(problems, set(sorted(texts, key=self._place)[:count]))
+        held_out = self._asking(problems, set(sorted(texts, key=lambda text: self._place(texts[text]))[:count]))
         _logger.warning(
             "%s: %d of its %d questions are held out (task.held_out_rows=%d task.held_out_seed=%d)",
             *(self._split, count, len(texts), count, config.held_out_seed),
@@ -182,11 +193,13 @@ class DatasetTask:
         """What no two splits share: all that the model reads; with an environment each row begins an episode."""
         return problem.id if self.config.environment else prompt_key(problem.prompt)
 
-    def _place(self, identity: object) -> bytes:
-        """Where a prompt stands in the order in which they are held out; `task.system_prompt` does not move it."""
-        messages = identity[bool(self.config.system_prompt) :] if isinstance(identity, tuple) else (("", identity),)
+    def _place(self, problem: Problem) -> bytes:
+        """Where a problem stands in the order of holding out; `task.system_prompt` and `task.instruction` move none."""
+        config, asks = self.config, replace(problem, prompt=uninstructed(problem.prompt, self.config.instruction))
+        identity = self._identity(asks)
+        messages = identity[bool(config.system_prompt) :] if isinstance(identity, tuple) else (("", identity),)
         text = str(messages[0][1]).strip() if len(messages) == 1 else json.dumps(messages)
-        return blake2b(f"{self.config.held_out_seed} {text}".encode(), digest_size=8).digest()
+        return blake2b(f"{config.held_out_seed} {text}".encode(), digest_size=8).digest()
 
     def _problems(self, rows: Rows, split: Split) -> list[Problem]:
         result, unusable = self._made(rows, split)

@@ -97,13 +97,24 @@ def instructed(prompt: Prompt, instruction: str) -> Prompt:
     """
     if not instruction:
         return prompt
-    text = instruction if instruction[0].isspace() else "\n\n" + instruction
     if not isinstance(prompt, str):
-        return asking(prompt, asked(prompt) + text)
+        return asking(prompt, asked(prompt) + _behind(instruction))
     raise UserError(
         f"task.instruction={instruction!r} cannot be appended: the prompts of this dataset are rendered with a "
         f"chat template already; leave it out"
     )
+
+
+def uninstructed(prompt: Prompt, instruction: str) -> Prompt:
+    """The prompt that `instructed` was given."""
+    if not instruction or isinstance(prompt, str):
+        return prompt
+    return asking(prompt, asked(prompt).removesuffix(_behind(instruction)))
+
+
+def _behind(instruction: str) -> str:
+    """An instruction with what separates it from the text before it."""
+    return instruction if instruction[0].isspace() else "\n\n" + instruction
 
 
 def directed(prompt: Prompt, system: str) -> Prompt:

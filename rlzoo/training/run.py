@@ -18,7 +18,14 @@ from rlzoo.doctor.detectors import Detection
 from rlzoo.doctor.following import Following
 from rlzoo.doctor.indicators import PATIENCE
 from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
-from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, read_evaluations, response_record
+from rlzoo.evaluation.evaluate import (
+    Evaluation,
+    Evaluator,
+    ShowProgress,
+    holds_out_others,
+    read_evaluations,
+    response_record,
+)
 from rlzoo.experiment.check import check, check_shards
 from rlzoo.experiment.claim import claim, forget_after, forget_old_responses
 from rlzoo.experiment.experiment import Experiment
@@ -226,6 +233,7 @@ def load_trainer(
     different ones.
     """
     config = experiment.config
+    _check_held_out(experiment, folder)
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool.of(config.task, experiment.task.grader, config.train.steps) as graders:
@@ -255,6 +263,16 @@ def load_trainer(
             graders.step = progress.step
             started()
             yield trainer
+
+
+def _check_held_out(experiment: Experiment, folder: RunFolder) -> None:
+    """Raises UserError for a run that would now train on what it was evaluated on."""
+    if folder.config.exists() and holds_out_others(folder, experiment.config.task, experiment.held_out):
+        raise UserError(
+            f"task.instruction={experiment.config.task.instruction!r}: the run in {folder.path} held out other "
+            f"questions, which an earlier version chose by the instruction as well; go on with that version, or begin "
+            f"afresh with another output="
+        )
 
 
 def _train(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:

@@ -74,9 +74,23 @@ def test_a_prompt_with_two_golds_is_two_problems_of_one_split_and_that_is_said(
     assert len({problem.id for problem in [*task.train, *task.held_out]}) == 18
 
 
-def test_a_system_prompt_for_all_rows_moves_none_of_them_to_the_other_side(tmp_path: Path) -> None:
-    rows = [(f"{n}?", str(n)) for n in range(40)]
-    plain, told = loaded(tmp_path, rows), loaded(tmp_path, rows, system_prompt="Think.")
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"system_prompt": "Think."},
+        {"instruction": "Box it."},
+        {"instruction": " Box it."},
+        {"system_prompt": "Think.", "instruction": "Box it."},
+    ],
+)
+@pytest.mark.parametrize(
+    "behind", [[], [{"role": "assistant", "content": "So"}], [{"role": "user", "content": "Answer."}]]
+)
+def test_what_is_said_beside_every_question_moves_none_of_them_to_the_other_side(
+    behind: list[dict[str, str]], keys: dict[str, str], tmp_path: Path
+) -> None:
+    rows = [([{"role": "user", "content": f"{n}?"}, *behind], str(n)) for n in range(40)]
+    plain, told = loaded(tmp_path, rows), loaded(tmp_path, rows, **keys)
     assert {problem.answer for problem in plain.held_out} == {problem.answer for problem in told.held_out}
 
 
