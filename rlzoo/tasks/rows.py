@@ -207,12 +207,39 @@ def _parquet_rows(file: Path, chosen: Sequence[str]) -> Iterator[Row]:
 
 def _values(column: Any) -> list[Any]:
     """As Python has them; single precision with the digits that it has, so that 0.1 is not 0.10000000149011612."""
+    import pyarrow.compute
+
+    kind, types = column.type, pyarrow.types
+    values: list[Any]
+    if not _has_single(kind):
+        values = column.to_pylist()
+    elif types.is_dictionary(kind):
+        values = _values(column.dictionary_decode())
+    elif types.is_struct(kind):
+        names = [field.name for field in kind]
+        _refuse_twice(names)
+        members = zip(*map(_values, column.flatten()), strict=True)
+        rows = zip(column.is_valid().to_pylist(), members, strict=True)
+        values = [dict(zip(names, row, strict=True)) if is_there else None for is_there, row in rows]
+    elif types.is_nested(kind):
+        lengths = pyarrow.compute.list_value_length(column).to_pylist()
+        members = iter(_values(column.flatten()))
+        values = [None if length is None else list(itertools.islice(members, length)) for length in lengths]
+    else:
+        values = [None if text is None else Written(text) for text in column.cast(pyarrow.string()).to_pylist()]
+    return values
+
+
+def _has_single(kind: Any) -> bool:
+    """Whether a type is a number of single or half precision, or has such numbers in it."""
     import pyarrow
 
-    if pyarrow.types.is_float32(column.type) or pyarrow.types.is_float16(column.type):
-        return [None if text is None else Written(text) for text in column.cast(pyarrow.string()).to_pylist()]
-    values: list[Any] = column.to_pylist()
-    return values
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return _has_single(kind.value_type)
+    if types.is_struct(kind) or types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return any(_has_single(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(types.is_float32(kind) or types.is_float16(kind))
 
 
 def _lines(file: Path) -> Iterator[str]:

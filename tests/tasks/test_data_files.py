@@ -146,6 +146,38 @@ def test_parquet_gives_its_own_types(tmp_path: Path) -> None:
     assert str(from_json(json.loads(json.dumps(to_json(first))))["single"]) == "0.1"
 
 
+def test_single_precision_has_its_own_digits_however_deep_it_lies(tmp_path: Path) -> None:
+    single = pa.float32()
+    gold = pa.struct([("ground_truth", single), ("parts", pa.list_(single)), ("style", pa.string())])
+    truths = [
+        {"ground_truth": 1.1, "parts": [0.1, None], "style": "rule"},
+        None,
+        {"ground_truth": 0.3, "parts": None, "style": None},
+        {"ground_truth": 2.5, "parts": [], "style": "rule"},
+    ]
+    columns = {
+        "prompt": [[{"role": "user", "content": f"{place}?"}] for place in range(4)],
+        "reward_model": pa.array(truths, gold),
+        "list": pa.array([[0.1], None, [], [0.2, 0.7]], pa.large_list(single)),
+        "pair": pa.array([[0.1, 0.2], None, [0.3, 0.4], [0.5, 0.6]], pa.list_(single, 2)),
+        "told": pa.array([[{"ground_truth": 0.7}], [None], [], None], pa.list_(gold)),
+        "sort": pa.array([0.1, 0.2, 0.1, None], single).dictionary_encode(),
+    }
+    name = str(tmp_path / "data.parquet")
+    pq.write_table(pa.table(columns), name)
+    assert [problem.answer for problem in problems(name)] == ["1.1", "0.3", "2.5"]
+    told = [{"ground_truth": 0.7, "parts": None, "style": None}]
+    rest = {
+        "list": [[0.1], None, [], [0.2, 0.7]],
+        "pair": [[0.1, 0.2], None, [0.3, 0.4], [0.5, 0.6]],
+        "told": [told, [None], [], None],
+        "sort": [0.1, 0.2, 0.1, None],
+    }
+    rows = rewarded(tmp_path, name)
+    assert [row["reward_model"] for row in rows] == truths
+    assert {column: [row[column] for row in rows] for column in rest} == rest
+
+
 def test_a_binary_answer_is_its_text_or_none(tmp_path: Path) -> None:
     pq.write_table(pa.table({"question": ["a?", "b?"], "answer": pa.array([b"x", b"\xff"])}), tmp_path / "data.parquet")
     assert [problem.answer for problem in problems(str(tmp_path / "data.parquet"))] == ["x"]
