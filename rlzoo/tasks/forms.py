@@ -30,12 +30,35 @@ _SAYS = re.compile(
 _WORDS = re.compile(r"[A-Za-z ,.;:!?'’()-]*")  # noqa: RUF001 (the apostrophe that people write)
 
 
+_TITLE = re.compile(
+    r"(?:\d+[.)] )?(?:step\b.*"
+    r"|(?:case|part) \(?(?:\d+|[a-z]|[ivx]+)\)?"
+    r"|(?:(?:the|your|my|our) )?(?:final |full |detailed |alternative )?(?:answers?|solutions?|results?|conclusions?)"
+    r"|(?:quick |final |double )?(?:check|checking|verification|explanation|reasoning|analysis|setup|proof|summary)"
+    r"|(?:calculations?|computations?|notes?|hints?|strategy|problem|question|given|method|approach)"
+    r"|(?:add|apply|calculate|check|combine|compute|consider|define|determine|divide|evaluate|find|identify"
+    r"|multiply|set up|simplify|solve|subtract|substitute|understand|use|verify|write) [a-z].*)",
+    re.IGNORECASE,
+)
+"""The words of a heading, and nothing behind them that could be an answer."""
+
+
 def behind_hashes(text: str) -> str | None:
-    """What stands behind the last `####` that anything stands behind, to the end of its line."""
+    """What stands behind the last `####` that anything stands behind, to the end of its line.
+
+    A heading is passed over: a line that begins with `####`, has only the words of one (`Step 2`, `Final answer`,
+    `1. Find the total`), and has text below it. Other words are an answer, also above a remark: `#### yes`.
+    """
+    is_below = False
     for line in reversed(text.split("\n")):
-        _, hashes, behind = line.rstrip(f"#{_AROUND}").rpartition("####")
+        before, hashes, behind = line.rstrip(f"#{_AROUND}").rpartition("####")
         if hashes and (answer := _without_remark(behind.lstrip(f"#:{_AROUND}"))):
-            return answer
+            is_heading = (
+                is_below and not before.strip(f"#{_AROUND}") and _TITLE.fullmatch(answer.rstrip(f":.{_AROUND}"))
+            )
+            if not is_heading:
+                return answer
+        is_below = is_below or re.search(r"\w", line) is not None
     return None
 
 

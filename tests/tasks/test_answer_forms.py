@@ -134,10 +134,34 @@ def test_five_hundred_made_solutions_are_right_against_themselves() -> None:
         ("First.\n**Answer:**\n\n$34$", "$34$"),
         ("x <answer>3</answer> <answer> 4 </answer>", "4"),
         ("no form at all", "no form at all"),
+        ("#### 72\n#### Check\n24 * 3 = 72", "72"),
+        ("#### Step 1\n1+1\n#### 1,234\nThat is all.", "1,234"),
+        ("#### Final answer\n#### $5\nThat is all.", "$5"),
+        ("#### Step 1\n1+1\n#### x = 3\nThat is all.", "x = 3"),
+        ("#### Step 2\n1+1\n#### Final answer: 7\nThat is all.", "Final answer: 7"),
+        ("#### no solution\nThat is all.", "no solution"),
+        ("#### Check\n", "Check"),
+        ("#### Find x\n1+1\nAnswer: 2", "2"),
     ],
 )
 def test_a_gold_solution_says_all_that_stands_in_its_form(gold: str, read: str) -> None:
     assert gold_of(gold) == read
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        *("Step 2", "**Step 2: add 1 = 1**", "Final answer", "The final answer", "Check", "Case 2", "Part (b)"),
+        *("1. Find the total", "2) Set up an equation", "Compute f(x)", "Solution", "Verification"),
+    ],
+)
+def test_a_heading_of_a_solution_is_no_answer(heading: str, tmp_path: Path) -> None:
+    solution = f"#### Step 1\n2+2\n\n#### {heading}\n\nso **4**"
+    with pytest.raises(ValueError, match="has no answer"):
+        gold_of(solution)
+    assert grade("4", f"#### 4\n{solution}", prompt=GSM8K).correct == 1
+    task = loaded(tmp_path, [verl("How many?", "", gold) for gold in ("#### 4", solution)])
+    assert len(task.held_out) == 1 and len(task.dropped) == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("text", ["#" * 200_000, "####" * 50_000, "Answer" + " " * 200_000, "Answer:" * 30_000])
