@@ -199,6 +199,9 @@ def _parquet_rows(file: Path, chosen: Sequence[str]) -> Iterator[Row]:
     table = pyarrow.parquet.ParquetFile(file)
     there = [name for name in chosen if name in table.schema_arrow.names]
     missing = dict.fromkeys(name for name in chosen if name not in there)
+    if not there:
+        yield from (dict(missing) for _ in range(table.metadata.num_rows))
+        return
     for batch in table.iter_batches(AT_ONCE, columns=there):
         columns = [_values(column) for column in batch.columns]
         for values in zip(*columns, strict=True):

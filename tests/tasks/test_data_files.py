@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks import Problem, load_task
+from rlzoo.tasks.dataset import DatasetTask
 from rlzoo.tasks.regrading import from_json, to_json
 from rlzoo.tasks.reward import ROW
 from rlzoo.tasks.rows import Split, read_rows
@@ -190,6 +191,23 @@ def test_a_folder_is_read_as_its_files_are(tmp_path: Path) -> None:
         (tmp_path / "data" / f"{split}.jsonl").write_text(json.dumps(row))
     task = load_task(TaskConfig(str(tmp_path / "data")))
     assert {problem.answer for problem in [*task.train, *task.held_out]} == {"2031-04-10"}
+
+
+def test_rows_of_a_file_without_the_columns_are_counted_as_dropped(tmp_path: Path) -> None:
+    tables = [{"question": ["a?", "b?", "c?"], "answer": ["1", "2", "3"]}, {"input": ["d?", "e?"], "label": ["4", "5"]}]
+    for suffix in ("parquet", "jsonl"):
+        folder = tmp_path / suffix
+        folder.mkdir()
+        for place, columns in enumerate(tables):
+            table = pa.table(columns)
+            if suffix == "parquet":
+                pq.write_table(table, folder / f"train-{place}.parquet")
+            else:
+                lines = [json.dumps(row) for row in table.to_pylist()]
+                (folder / f"train-{place}.jsonl").write_bytes(as_lines(lines))
+        task = DatasetTask(TaskConfig(str(folder)))
+        assert len([*task.train, *task.held_out]) == 3
+        assert task.dropped == ["row 4 has no question", "row 5 has no question"]
 
 
 @pytest.mark.parametrize("named", ["../out.jsonl", "{outside}", "file://{outside}", "zip://a.jsonl::{outside}.zip"])
