@@ -15,13 +15,13 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, with_votes
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.machine import environment
-from rlzoo.files import read_json, read_json_lines, write_json_lines
+from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade
 from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.regrading import grading_config, grading_task, problem_of
-from rlzoo.tasks.rows import prompt_of
+from rlzoo.tasks.rows import NamedTwice, prompt_of, read_line
 
 Line = Mapping[str, Any]
 Record = dict[str, Any]
@@ -105,7 +105,9 @@ def _read_lines(file: Path) -> dict[int, Line]:
 
 def _parsed(text: str, place: str) -> Line:
     try:
-        line = read_json(text)
+        line = read_line(text)
+    except NamedTwice as error:
+        raise UserError(f"{place} {error}") from None
     except ValueError as error:
         raise UserError(f"{place} is not JSON: {error}") from None
     if not isinstance(line, Mapping):

@@ -15,7 +15,7 @@ from rlzoo.commands import main
 from rlzoo.config import GradeConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
-from rlzoo.evaluation.grade_file import regrade, regraded
+from rlzoo.evaluation.grade_file import grade_file, regrade, regraded
 from rlzoo.evaluation.kept import read_results
 from rlzoo.evaluation.target import read_target
 from rlzoo.files import read_json_lines, write_json_lines
@@ -66,6 +66,22 @@ def test_lines_keep_what_they_have_and_gain_grade_answer_and_outcome(
         }
 
 
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("0.12345678901234567891", "0.12345678901234567891"),
+        ("12345678901234567.25", "12345678901234567.25"),
+        ("1e400", "10^{400}"),
+    ],
+)
+def test_a_gold_is_read_as_a_dataset_reads_it(gold: str, response: str, tmp_path: Path) -> None:
+    line = f'{{"gold": {gold}, "response": "\\\\boxed{{{response}}}", "more": {gold}}}'
+    file = write(tmp_path / "answers.jsonl", [line])
+    grade_file(file, GradeConfig(output=str(tmp_path / "out.jsonl")))
+    (graded,) = read_json_lines(tmp_path / "out.jsonl")
+    assert graded["correct"] == 1 and graded["more"] == json.loads(gold)
+
+
 def test_an_output_is_replaced_only_if_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "answers.jsonl", LINES[:1])
     before = file.read_bytes()
@@ -88,6 +104,8 @@ def test_an_output_is_replaced_only_if_that_is_asked_for(tmp_path: Path, capsys:
         ({"gold": "7", "response": "7", "data_source": "kk_logic"}, "line 3 has no roles in its gold answer"),
         ({"gold": "7", "response": "7", "prompt": 7}, "line 3 has a question that is neither text nor chat messages"),
         ({"gold": "7", "response": "\ud800"}, "line 3 has half of a character"),
+        ('{"gold": 1, "gold": 2, "response": "7"}', "line 3 names the column 'gold' twice"),
+        ("[" * 20_000, "line 3 is not JSON: it is nested too deep"),
     ],
 )
 def test_a_line_that_cannot_be_graded_is_one_error_with_its_number(
