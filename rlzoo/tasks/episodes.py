@@ -19,7 +19,7 @@ from rlzoo.tasks.base import Grade, Problem
 from rlzoo.tasks.environment_class import DONE, REWARD, TURN_REWARD, TURN_STATE, EnvironmentClass, environment_named
 from rlzoo.tasks.environments import Answer, Environment, Start, Step, Turn, seed_of
 from rlzoo.tasks.grading import Graded, checked_grade
-from rlzoo.tasks.reward import RewardFunction, Row, finite_number, load_rewards, weighted, weights_of
+from rlzoo.tasks.reward import RewardFunction, Row, finite_number, load_rewards, shown, weighted, weights_of
 from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Work
 from rlzoo.tasks.tools import Tool, ToolPool, load_tools, read_calls, seed_generators, shortened, wait_for
 
@@ -116,8 +116,8 @@ class _Episode:
 def _number(name: str, value: Any) -> float:
     try:
         return finite_number(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"the value of {name} is {one_line(repr(value))}; it must be a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"the value of {name} is {shown(value)}; it must be a number") from None
 
 
 def _columns(reset: Any, problem: Problem) -> dict[str, Any]:

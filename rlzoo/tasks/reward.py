@@ -147,10 +147,9 @@ class RewardFunction:
             raise UserError(f"{self} raised {described(error)} {_asked(problem, response)}{remedy}") from None
         try:
             return self._understood(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, LookupError, OverflowError):
             raise UserError(
-                f"{self} returned {one_line(repr(value))} {_asked(problem, response)}; it must return "
-                f"{_RETURNS[self.form]}"
+                f"{self} returned {shown(value)} {_asked(problem, response)}; it must return {_RETURNS[self.form]}"
             ) from None
 
     def __str__(self) -> str:
@@ -462,13 +461,22 @@ async def _awaited(value: Any) -> Any:
 
 
 def finite_number(value: Any) -> float:
-    """Any finite number, of numpy and torch too. Raises TypeError or ValueError."""
+    """Any finite number, of numpy and torch too. Raises TypeError, ValueError or OverflowError."""
     if value is None or isinstance(value, str | bytes):
         raise TypeError
     number = float(value)
     if not math.isfinite(number):
         raise ValueError
     return number
+
+
+def shown(value: Any) -> str:
+    """A value in one line; its type where it cannot be written, as an integer of five thousand digits."""
+    try:
+        text = repr(value)
+        return one_line(text if len(text) < 300 else f"{text[:290]} ...")
+    except Exception:
+        return f"a value of type {type(value).__name__}"
 
 
 def _share(value: Any) -> float:

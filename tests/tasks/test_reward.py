@@ -270,6 +270,38 @@ def test_a_function_of_openrlhf_gets_and_gives_what_it_does_there(name: str, tex
         made.grader(made.held_out[0], "2")
 
 
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"reward": [1.0]}, "{'reward': [1.0]}"),
+        (torch.tensor([1.0]), "tensor([1.])"),
+        (torch.tensor(1.0), "tensor(1.)"),
+        ([1.0], "[1.0]"),
+        (None, "None"),
+        ({"rewards": []}, "{'rewards': []}"),
+        ({"rewards": torch.ones(2)}, "{'rewards': tensor([1., 1.])}"),
+        ({"rewards": 10**400}, "{'rewards': 1000"),
+        ({"rewards": 10**5000}, "a value of type dict"),
+    ],
+)
+def test_what_openrlhf_would_not_take_is_one_error(value: Any, says: str) -> None:
+    def returned(queries: Any, prompts: Any, labels: Any) -> Any:
+        return value
+
+    problem = task("openrlhf").held_out[0]
+    with pytest.raises(UserError, match=r"returned .* it must return a dict with rewards, one number") as caught:
+        RewardFunction("my:returned", returned)(problem, Response.of("2", [5], "2", 0, 0, "1+1?"))
+    assert f"task.reward=my:returned returned {says}" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_number_that_no_float_can_hold_is_one_error() -> None:
+    def huge(response: str, gold: str) -> int:
+        return 10**400
+
+    with pytest.raises(UserError, match=r"returned 1000.* it must return a number"):
+        RewardFunction("my:huge", huge)(task("openrlhf").held_out[0], "2")
+
+
 def test_the_query_of_openrlhf_is_the_text_of_all_tokens() -> None:
     tokenizer = tokenizer_of(FAMILIES["chatml"])
     problem = Problem("1", [{"role": "user", "content": "1+1?"}], "2")
