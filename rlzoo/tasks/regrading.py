@@ -18,6 +18,7 @@ _WHERE_SET = (
 )
 """Keys that are kept where they are set."""
 _TUPLE = "tuple"
+_MAPPING = "mapping"
 _SPELLED = "spelled"
 
 
@@ -58,7 +59,7 @@ def problem_of(record: Mapping[str, Any]) -> Problem:
 
 def to_json(value: Any) -> Any:
     """Plain data in which is marked what JSON lacks: tuples, which two scorers of reasoning-gym tell from lists, and
-    the values of files that SPELLED has.
+    the values of files that SPELLED has. A mapping of the user's that looks like such a mark has one around it.
     """
     if type(value) in SPELLED:
         name, write, _ = SPELLED[type(value)]
@@ -66,7 +67,8 @@ def to_json(value: Any) -> Any:
     if isinstance(value, tuple):
         return {_TUPLE: [to_json(member) for member in value]}
     if isinstance(value, Mapping):
-        return {key: to_json(member) for key, member in value.items()}
+        members = {key: to_json(member) for key, member in value.items()}
+        return {_MAPPING: members, _SPELLED: True} if _is_mark(value) else members
     return [to_json(member) for member in value] if isinstance(value, list) else value
 
 
@@ -75,16 +77,22 @@ def from_json(value: Any) -> Any:
     if isinstance(value, list):
         return [from_json(member) for member in value]
     if isinstance(value, Mapping):
-        if value.keys() == {_TUPLE}:
-            return tuple(from_json(member) for member in value[_TUPLE])
-        if value.get(_SPELLED) is True and len(value) == 2:
+        if _is_mark(value):
             return _read_again(value)
         return {key: from_json(member) for key, member in value.items()}
     return value
 
 
+def _is_mark(value: Mapping[Any, Any]) -> bool:
+    return value.keys() == {_TUPLE} or (value.get(_SPELLED) is True and len(value) == 2)
+
+
 def _read_again(marked: Mapping[str, Any]) -> Any:
-    """The value that is spelled; the mark itself where it is none of ours."""
+    """The value that is marked; the mark itself where it is none of ours."""
+    if isinstance(members := marked.get(_TUPLE), list) and len(marked) == 1:
+        return tuple(from_json(member) for member in members)
+    if isinstance(members := marked.get(_MAPPING), Mapping):
+        return {key: from_json(member) for key, member in members.items()}
     for name, _, read in SPELLED.values():
         if isinstance(text := marked.get(name), str):
             try:

@@ -179,6 +179,28 @@ def test_single_precision_has_its_own_digits_however_deep_it_lies(tmp_path: Path
     assert {column: [row[column] for row in rows] for column in rest} == rest
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"tuple": [1, 2]},
+        {"tuple": 5},
+        {"tuple": (1, [2])},
+        {"number": "5", "spelled": True},
+        {"mapping": {"tuple": [1]}, "spelled": True},
+        {"shape": ({"tuple": []}, (Decimal("1.10"),)), "spelled": True},
+        {"tuple": [1], "more": 2},
+    ],
+)
+def test_a_mapping_that_looks_like_a_mark_of_ours_is_kept_as_it_is(value: Any) -> None:
+    again = from_json(json.loads(json.dumps(to_json(value))))
+    assert again == value and repr(again) == repr(value)
+
+
+def test_the_tuples_of_earlier_records_are_read() -> None:
+    assert from_json({"digits": {"tuple": [1, {"tuple": []}]}}) == {"digits": (1, ())}
+    assert to_json({"digits": (1, ())}) == {"digits": {"tuple": [1, {"tuple": []}]}}
+
+
 def test_a_binary_answer_is_its_text_or_none(tmp_path: Path) -> None:
     pq.write_table(pa.table({"question": ["a?", "b?"], "answer": pa.array([b"x", b"\xff"])}), tmp_path / "data.parquet")
     assert [problem.answer for problem in problems(str(tmp_path / "data.parquet"))] == ["x"]
