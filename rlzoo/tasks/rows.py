@@ -49,7 +49,7 @@ def prompt_of(value: Any, is_rendered: Callable[[str], bool] = is_rendered) -> P
         raise ValueError("has no question")
     read = [_message(message) for message in messages]
     read = read[:-1] if goes_on(read) and not read[-1]["content"] else read  # nothing begun is nothing to go on with
-    if not read or not asked(read):
+    if not read or not asked(read).strip():
         raise ValueError("has no question")
     if len(read) == 1 and is_rendered(read[0]["content"]):
         return read[0]["content"]

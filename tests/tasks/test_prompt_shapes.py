@@ -45,6 +45,8 @@ def test_parts_of_text_and_empty_system_messages_are_text(parts: list[str], syst
         ([{"role": "user", "content": None}], "has no question"),
         ([{"role": "system", "content": "1"}, {"role": "user", "content": ""}], "has no question"),
         ([{"role": "assistant", "content": ""}], "has no question"),
+        (" \n\t", "has no question"),
+        ([{"role": "system", "content": "1"}, {"role": "user", "content": "  "}], "has no question"),
         ([{"content": "1"}], "has a message without a role"),
         (["1"], "neither text nor chat messages"),
         (5, "neither text nor chat messages"),
