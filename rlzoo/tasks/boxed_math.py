@@ -563,7 +563,8 @@ def _equal(gold: Gold, reading: Reading) -> bool:
     words = [_NO_VALUES if latex == _EMPTY else _words(latex) for latex in (wanted, given)]
     if words[0] and words[0] == words[1]:
         return True
-    if same(gold.meanings, parsed(_NUMBERS.get(_words(given), given))):
+    given_value, gold_value = _NUMBERS.get(_words(given), given), _NUMBERS.get(words[0])
+    if same(gold.meanings, parsed(given_value)) or (gold_value and same(parsed(gold_value), parsed(given_value))):
         return True
     if (prefix := _CHOICE.match(given)) and same(gold.meanings, parsed(given[prefix.end() :])):
         return True

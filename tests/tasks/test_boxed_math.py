@@ -48,6 +48,20 @@ def unlike_themselves(golds: set[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        *((gold, answer, True) for gold in ("seven", r"\text{Seven}", "7") for answer in ("7", "seven", "14/2")),
+        *(("infinity", answer, True) for answer in (r"\infty", "infinity")),
+        *(("seven", answer, False) for answer in ("8", "eight", "-7", "7, 8", "7_8", "no solution")),
+        *((gold, "7", False) for gold in ("seven or eight", "seven eighths", "even", "no")),
+        *(("zero", answer, False) for answer in ("none", r"\emptyset", "1")),
+    ],
+)
+def test_a_word_for_a_number_is_that_number_as_gold_and_as_answer(gold: str, answer: str, is_right: bool) -> None:
+    assert equivalent(gold, answer) == is_right
+
+
+@pytest.mark.parametrize(
     ("gold", "answer"),
     [
         ("4.5e33", r"4.5\times 10^{33}"),
