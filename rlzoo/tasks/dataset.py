@@ -33,7 +33,20 @@ from rlzoo.tasks.knights_and_knaves import (
     roles_of,
 )
 from rlzoo.tasks.reward import ROW
-from rlzoo.tasks.rows import Columns, Rows, Split, in_order, parted, plain, prompt_of, read_rows, split_names
+from rlzoo.tasks.rows import (
+    TOOLS,
+    Columns,
+    Rows,
+    Split,
+    check_text_alone,
+    in_order,
+    is_given,
+    parted,
+    plain,
+    prompt_of,
+    read_rows,
+    split_names,
+)
 from rlzoo.tasks.text import (
     BEGUN,
     Boxes,
@@ -234,7 +247,10 @@ class DatasetTask:
         unusable = []
         place = f"{Path(split.source).stem}/{split.split}"
         names = rows.column_names if takes_rows else columns.read(rows.column_names)
+        with_tools = 0
         for number, row in in_order(rows, names, split):
+            with_tools += is_given(row.get(TOOLS))
+            row = row if takes_rows else columns.reduced(row)
             whole = None if takes_rows else _as_key(row)
             if whole in understood:
                 result.append(understood[whole])
@@ -249,6 +265,11 @@ class DatasetTask:
                 problem = problems.setdefault(_same(problem), problem)
                 understood[whole] = problem
             result.append(problem)
+        if with_tools:
+            _logger.warning(
+                "%s: %d rows have tools in the column %s, which is not read; task.tools=./tools.py:NAME names tools",
+                *(split, with_tools, TOOLS),
+            )
         return result, unusable
 
     def _check_form(self, problem: Problem, row: str) -> None:
@@ -281,6 +302,7 @@ class DatasetTask:
         config, raw = self.config, row[columns.question]
         raw = _as_text(raw) if isinstance(raw, bytes) else raw
         prompt, solution = parted(prompt_of(raw, self.is_rendered), columns.question)
+        check_text_alone(prompt, row)
         answer = solution if columns.answer == columns.question else columns.answer_in(row)
         default = KNIGHTS_AND_KNAVES if (columns.answer or "").lower() == "solution_text_format" else ""
         data: dict[str, Any] = {"data_source": str(row.get("data_source") or default)}

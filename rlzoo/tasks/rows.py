@@ -37,6 +37,12 @@ from rlzoo.tasks.text import Prompt, asked, goes_on, is_rendered, last_boxed
 
 CONVERSATIONS = ("messages", "conversations")
 """Columns that hold what was said on both sides, as data for supervised training have it."""
+MEDIA = ("image", "images", "video", "videos")
+"""Columns of what stands at the `<image>` and `<video>` of a prompt, which no model here reads."""
+TOOLS = "tools"
+"""The column of tools that a row brings itself, as TRL's data may; it is not read."""
+_PLACE_OF_MEDIA = re.compile("<(?:image|video)>")
+_NO_TEXT = "has a message whose content is no text"
 _HASHES = re.compile(r"####\s*\S")
 
 
@@ -76,8 +82,24 @@ def _text(content: Any) -> str:
     parts = content if _are_messages(content) else [{}]
     texts = [part.get("text") for part in parts if part.get("type", "text") == "text"]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("has a message whose content is no text")
+        raise ValueError(_NO_TEXT)
     return "".join(map(str, texts))
+
+
+def check_text_alone(prompt: Prompt, row: "Row") -> None:
+    """Raises ValueError for a prompt with a place for an image or a video that the row has."""
+    texts = [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]
+    if any(map(_PLACE_OF_MEDIA.search, texts)) and any(is_given(row.get(name)) for name in MEDIA):
+        raise ValueError(_NO_TEXT)
+
+
+def is_given(value: Any) -> bool:
+    """Whether a cell has anything in it: no empty text or list, and no list or object of nothing else."""
+    if isinstance(value, str):
+        return value.strip() not in ("", "[]", "{}", "null", "None")
+    if isinstance(value, Mapping):
+        return any(map(is_given, value.values()))
+    return any(map(is_given, value)) if isinstance(value, list | tuple) else bool(value)
 
 
 def parted(prompt: Prompt, column: str) -> tuple[Prompt, str | None]:
@@ -483,8 +505,14 @@ def _sliced(rows: Rows, written: str, name: str) -> Rows:
 
 
 def _loaded(rows: "Dataset") -> Iterator[Mapping[str, Any]]:
+    """Row by row; images and videos as they are stored, so that none is decoded."""
+    names, stored = rows.column_names, rows.with_format("arrow")
+    others = rows.select_columns([name for name in names if name not in MEDIA])
     for start in range(0, len(rows), AT_ONCE):
-        columns = rows[start : start + AT_ONCE]
+        part = slice(start, start + AT_ONCE)
+        read = others[part]
+        media = {} if len(read) == len(names) else stored[part]
+        columns = {name: read[name] if name in read else media[name].to_pylist() for name in names}
         for values in zip(*columns.values(), strict=True):
             yield dict(zip(columns, values, strict=True))
 
@@ -588,8 +616,15 @@ class Columns:
 
     def read(self, names: Sequence[str]) -> list[str]:
         """Those, of all of these names, that a problem is made of where no reward asks for the whole row."""
-        wanted = (self.question, self.answer, "data_source")
+        wanted = (self.question, self.answer, "data_source", *MEDIA, TOOLS)
         return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
+
+    def reduced(self, row: Row) -> Row:
+        """The row with no more than whether anything is there, of the columns of which nothing else is asked."""
+        unread = row.keys() & {*MEDIA, TOOLS} - {self.question, self.answer}
+        return (
+            row if not unread else {name: is_given(value) if name in unread else value for name, value in row.items()}
+        )
 
     def answer_in(self, row: Mapping[str, Any]) -> Any:
         """The answer as the row has it, None if it has none. Raises ValueError for what is no place of one."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -14,7 +15,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, load_task
 from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
-from rlzoo.tasks.rows import parted, prompt_of
+from rlzoo.tasks.rows import loaded_rows, parted, prompt_of
 from rlzoo.tasks.text import asked, directed, instructed, question
 from tests.model.families import FAMILIES, tokenizer_of
 
@@ -130,3 +131,40 @@ def test_a_tokenizer_says_which_prompts_are_rendered(tmp_path: Path) -> None:
     for change in (directed, instructed):
         with pytest.raises(Exception, match="rendered with a chat template already"):
             change(theirs.prompt, "Be brief.")
+
+
+@pytest.mark.parametrize("name", ["images", "image", "videos", "video"])
+@pytest.mark.parametrize("takes_rows", [False, True])
+def test_a_row_with_an_image_in_its_prompt_is_refused_as_a_message_with_one_is(
+    name: str, takes_rows: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "reward.py").write_text("def reward(response):\n    return 0\n")
+    keys = {"reward": [f"{tmp_path}/reward.py:reward"]} if takes_rows else {}
+    marked = f"<{name.removesuffix('s')}>Find x."
+    rows = [
+        {"question": marked, "answer": "1", name: [{"path": "a.png"}]},
+        {"question": [{"role": "user", "content": marked}], "answer": "2", name: "a.png"},
+        *({"question": marked, "answer": str(n), name: value} for n, value in enumerate(([], None, "", [None]), 3)),
+        {"question": "Find y.", "answer": "7", name: [{"bytes": "x", "path": None}]},
+        {"question": "What does <image> say in HTML?", "answer": "8"},
+    ]
+    kept = of_file(tmp_path / "data.jsonl", *rows, **keys)
+    assert {problem.answer for problem in kept} == {"3", "4", "5", "6", "7", "8"}
+    assert "2 of 8 rows are dropped: row 1 has a message whose content is no text ..." in caplog.text
+
+
+def test_images_of_the_hub_are_not_decoded() -> None:
+    features = datasets.Features({"question": datasets.Value("string"), "image": datasets.Image()})
+    columns = {"question": ["1?", "2?"], "image": [{"bytes": b"no picture", "path": None}, None]}
+    rows = loaded_rows(datasets.Dataset.from_dict(columns, features=features))
+    assert list(rows.read(["question", "image"])) == [
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def test_tools_of_rows_are_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tools: list[Any] = [[{"type": "function"}], '[{"type": "function"}]', [], "[]", None]
+    rows = [{"question": f"{n}?", "answer": "1", "tools": value} for n, value in enumerate(tools)]
+    assert len(of_file(tmp_path / "data.jsonl", *rows)) == 5
+    assert caplog.text.count("2 rows have tools in the column tools, which is not read") == 1
+    assert caplog.text.count("in the column tools") == 1
