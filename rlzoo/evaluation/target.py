@@ -36,7 +36,7 @@ from rlzoo.experiment.progress import check_whole, newest_whole, read_progress
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.files import slug
 from rlzoo.model.pretrained import locate
-from rlzoo.tasks import check_task
+from rlzoo.tasks import check_task, refuse_idle_splits
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.benchmarks import Benchmark, Example, find, read_examples
 from rlzoo.tasks.regrading import to_json
@@ -80,6 +80,7 @@ class Target:
         if not self.benchmarks:
             check_response_limit(self.config)
             check_task(self.config.task)
+            refuse_idle_splits(self.config.task, self.given)
 
 
 def read_target(name: str, words: Sequence[str]) -> Target:

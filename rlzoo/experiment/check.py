@@ -19,7 +19,7 @@ from rlzoo.config import Config, LoraConfig, ModelConfig, RolloutConfig, TaskCon
 from rlzoo.errors import UserError, nearest
 from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate
 from rlzoo.rollout import check_engine, check_engine_name, engine_traits
-from rlzoo.tasks import check_task, load_task
+from rlzoo.tasks import check_task, load_task, refuse_idle_splits
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.environment_class import tool_keys
 from rlzoo.tasks.text import prompt_key
@@ -92,6 +92,8 @@ def check_words(config: Config) -> None:
                 locate(other)
     _check_packages(config.model.lora)
     check_task(config.task)
+    if not config.resume:
+        refuse_idle_splits(config.task)
     check_response_limit(config)
 
 

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -161,7 +161,7 @@ def inspect_run(run: str, settings: InspectConfig, trust: Sequence[str] = ()) ->
         folder.checkpoint(settings.step)
     elif folder.last_checkpoint() is None:
         raise UserError(f"{run} has no checkpoint yet; step=0 looks at the starting model")
-    experiment = check(config)
+    experiment = check(replace(config, resume=True))  # as a run that is there
     _tell_of_other_code(folder, experiment)
     further = fields_from(Source.REFERENCE, Source.TEACHER) | UNREPORTED.keys()
     needs = SCORED.union(*(objective.needs & further for objective in objectives))

@@ -1,7 +1,7 @@
 """Tasks: problems to sample responses for, and what grades the responses."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib import import_module
@@ -32,6 +32,7 @@ __all__ = [
     "grade",
     "load_task",
     "load_to_grade",
+    "refuse_idle_splits",
 ]
 
 OWN = {
@@ -211,6 +212,36 @@ def _check_dataset(config: TaskConfig) -> None:
                     f"task.{key}={getattr(config, key)} has no effect with task.held_out; leave one of them out"
                 )
     _refuse(config, "a dataset", "options", "problems")
+
+
+def refuse_idle_splits(config: TaskConfig, typed: Container[str] | None = None) -> None:
+    """Raises UserError for a key that says how a dataset is cut, is not the default, and changes nothing.
+
+    What a run has recorded may have such keys, as earlier versions took them: then only those `typed` are refused, or
+    nothing is asked. `task.held_out_seed` of a folder with two splits is warned of where that is read.
+    """
+    if config.name in OWN or config.name.startswith(_REASONING_GYM) or written_outside(config.name):
+        return
+    for key, kind in _idle_splits(config):
+        if typed is None or f"task.{key}" in typed:
+            _refuse(config, kind, key)
+
+
+def _idle_splits(config: TaskConfig) -> Iterator[tuple[str, str]]:
+    """Each key of a split that is not read, and of what."""
+    is_file = Path(config.name).expanduser().is_file()
+    is_whole, is_other_whole = config.split.isidentifier(), config.held_out_split.isidentifier()
+    if is_file and is_whole:
+        yield "split", "a file, which has one split"
+    if config.held_out is not None:
+        if Path(config.held_out).expanduser().is_file() and is_other_whole:
+            yield "held_out_split", f"task.held_out={config.held_out}, a file, which has one split"
+    elif config.held_out_rows:
+        yield "held_out_split", f"task.held_out_rows={config.held_out_rows}, which splits task.split"
+    elif is_file and is_whole and is_other_whole:
+        yield "held_out_split", "a file, which has one split"
+    elif is_file:
+        yield "held_out_seed", f"task.held_out_split={config.held_out_split}, which is read as it is"
 
 
 def _dataset(config: TaskConfig, is_rendered: Callable[[str], bool] = is_rendered) -> Task:

@@ -172,11 +172,15 @@ class DatasetTask:
             if config.held_out_rows or (whole and Path(config.name).expanduser().is_file()):
                 return None
         try:
-            return read_rows(self._other)
+            rows = read_rows(self._other)
         except UserError:
             if config.held_out is None and split_names(self._split) == [config.split]:
                 return None
             raise
+        if config.held_out_seed:
+            message = "task.held_out_seed=%d has no effect: %s is held out as it is; leave it out"
+            _logger.warning(message, config.held_out_seed, self._other)
+        return rows
 
     @cached_property
     def _of_split(self) -> list[Problem]:

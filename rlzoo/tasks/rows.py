@@ -248,8 +248,8 @@ def _values(column: Any) -> list[Any]:
         values = [dict(zip(names, row, strict=True)) if is_there else None for is_there, row in rows]
     elif types.is_nested(kind):
         lengths = pyarrow.compute.list_value_length(column).to_pylist()
-        members = iter(_values(column.flatten()))
-        values = [None if length is None else list(itertools.islice(members, length)) for length in lengths]
+        flat = iter(_values(column.flatten()))
+        values = [None if length is None else list(itertools.islice(flat, length)) for length in lengths]
     else:
         values = [None if text is None else Written(text) for text in column.cast(pyarrow.string()).to_pylist()]
     return values

@@ -92,6 +92,7 @@ def test_responses_may_be_as_long_as_the_context_has_room_for(folder: Path) -> N
         (("benchmarks_folder=.",), r"has no effect without benchmarks="),
         (("benchmark=aime24",), "unknown key benchmark=aime24; did you mean benchmarks"),
         (("evaluation.every=3",), r"'evaluation\.every=3' has no effect"),
+        (("task.name=aime24.parquet", "task.split=dev", *SMALL), r"task\.split='dev' has no effect on a file"),
     ],
 )
 def test_a_mistake_is_found_before_the_model_loads(

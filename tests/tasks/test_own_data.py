@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from rlzoo.config import TaskConfig
+from rlzoo.config import TaskConfig, load_config
 from rlzoo.errors import UserError
-from rlzoo.tasks import Problem, Task, load_task
+from rlzoo.experiment.check import check_words
+from rlzoo.tasks import Problem, Task, load_task, refuse_idle_splits
 
 
 def jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> str:
@@ -92,6 +93,70 @@ def test_a_folder_with_one_split_is_cut_in_two_and_one_with_two_only_if_asked_to
 def test_a_number_that_cannot_be_held_out_is_refused(keys: dict[str, Any], says: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=says):
         _ = task(jsonl(tmp_path / "data.jsonl", FORTY), **keys).train
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"split": "dev"}, r"^task\.split='dev' has no effect on a file, which has one split \(task\.name=.*\); leave"),
+        ({"held_out_split": "dev"}, r"^task\.held_out_split='dev' has no effect on a file"),
+        (
+            {"held_out": "more.jsonl", "held_out_split": "dev"},
+            r"^task\.held_out_split='dev' has no effect on task\.held_out=more\.jsonl, a file",
+        ),
+        (
+            {"held_out_split": "train[9:]", "split": "train[:9]", "held_out_seed": 7},
+            r"^task\.held_out_seed=7 has no eff",
+        ),
+        ({"held_out_rows": 3, "held_out_split": "dev"}, r"^task\.held_out_split='dev' has no .* task\.held_out_rows=3"),
+        ({"name": "data", "held_out_rows": 3, "held_out_split": "dev"}, r"^task\.held_out_split='dev' has no effect"),
+    ],
+)
+def test_a_split_that_is_not_read_is_refused_but_where_a_run_has_recorded_it(
+    keys: dict[str, Any], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("data.jsonl"), FORTY)
+    jsonl(Path("more.jsonl"), FORTY[:5])
+    jsonl(Path("data/train.jsonl"), FORTY)
+    words = [f"task.{key}={value}" for key, value in {"name": "data.jsonl", **keys}.items()]
+    words += ["model.name=embedded:sums", "rollout.max_response_tokens=9"]
+    with pytest.raises(UserError, match=says) as caught:
+        check_words(load_config(words))
+    assert "\n" not in str(caught.value)
+    resumed = load_config([*words, "resume=true"])
+    check_words(resumed)
+    assert load_task(resumed.task).train
+    refuse_idle_splits(resumed.task, typed={"task.name"})
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"held_out_rows": 3, "held_out_seed": 7},
+        {"held_out_seed": 7},
+        {"split": "train[:9]"},
+        {"split": "train[:9]", "held_out_split": "train[9:]"},
+        {"held_out": "data.jsonl", "held_out_split": "train[9:]"},
+        {"name": "data", "split": "dev", "held_out_split": "dev"},
+        {"name": "sums", "held_out_split": "dev"},
+    ],
+)
+def test_a_split_that_is_read_and_a_default_are_not_refused(
+    keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    jsonl(Path("data.jsonl"), FORTY)
+    jsonl(Path("data/train.jsonl"), FORTY)
+    refuse_idle_splits(TaskConfig(**{"name": "data.jsonl", **keys}))
+
+
+def test_a_seed_is_told_of_where_another_split_is_held_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for split, rows in (("train", FORTY[:9]), ("test", FORTY[9:])):
+        jsonl(tmp_path / "data" / f"{split}.jsonl", rows)
+    assert len(task(str(tmp_path / "data"), held_out_seed=7).held_out) == 31
+    assert "task.held_out_seed=7 has no effect" in caplog.text
 
 
 @pytest.mark.parametrize(
