@@ -620,7 +620,7 @@ class Columns:
         return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
 
     def reduced(self, row: Row) -> Row:
-        """The row with no more than whether anything is there, of the columns of which nothing else is asked."""
+        """The row; of images, videos and tools it has only whether there are any."""
         unread = row.keys() & {*MEDIA, TOOLS} - {self.question, self.answer}
         return (
             row if not unread else {name: is_given(value) if name in unread else value for name, value in row.items()}
