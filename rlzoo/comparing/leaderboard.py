@@ -211,8 +211,9 @@ def make_leaderboard(
 
 
 def _untrained(runs: Sequence[FinishedRun]) -> dict[Place, list[float]]:
-    """By decoding, of the runs of a row."""
-    first = {at: [run.evaluated_steps(at).get(0) for run in runs] for at in runs[0].decodings}
+    """By decoding of training that is a place of the leaderboard, of the runs of a row."""
+    shown = [at for at in runs[0].decodings if at in runs[0].files]
+    first = {at: [run.evaluated_steps(at).get(0) for run in runs] for at in shown}
     return {at: [float(it.accuracy.mean()) for it in starts if it] for at, starts in first.items() if all(starts)}
 
 

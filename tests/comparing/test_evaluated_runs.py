@@ -24,8 +24,9 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.report.leaderboard import comma_separated, markdown, page
+from rlzoo.report.leaderboard_sentences import headlines
 from rlzoo.statistics.verdicts import Finding
-from tests.comparing.finished_runs import AS_MADE, SAMPLES, STEPS, make_run, records
+from tests.comparing.finished_runs import AS_MADE, SAMPLES, STEPS, evaluate_between, make_run, records
 
 HOT = Decoding(1.0, 1.0)
 AIME, MATH = SetDecoding.of("aime24", HOT), SetDecoding.of("math500", HOT)
@@ -52,11 +53,12 @@ def finished(run: Path) -> FinishedRun:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    """A baseline and a better method, three seeds each, evaluated on two benchmarks."""
+    """A baseline and a better method, three seeds each, evaluated before training and on two benchmarks."""
     found = []
     for objective, accuracy in (("grpo", 0.3), ("stapo", 0.7)):
         for seed in (0, 1, 2):
             run = make_run(tmp_path / f"{objective}-{seed}", objective, seed)
+            evaluate_between(run, {0: 0.2})
             make_evaluation(run, "aime24", accuracy)
             make_evaluation(run, "math500", accuracy + 0.1)
             found.append(run)
@@ -93,7 +95,9 @@ def test_benchmarks_have_a_macro_average_before_them_and_are_judged_as_training_
 
 
 def test_benchmarks_that_are_named_count_alone(runs: list[Path]) -> None:
-    assert [str(it) for it in board(runs, "math500").decodings] == [str(MATH)]
+    found = board(runs, "math500")
+    assert [str(it) for it in found.decodings] == [str(MATH)]
+    assert not found.untrained and all(line.startswith(f"At {MATH}") for line in headlines(found))
 
 
 def test_what_not_all_runs_have_is_left_out_and_said_or_refused_where_it_is_asked_for(runs: list[Path]) -> None:
