@@ -269,7 +269,7 @@ def make_results(
     measures = [
         Measure(
             {row: _scores(of_row, parts_of[shown], MEASURES[name].values) for row, of_row in runs.items()},
-            max(MEASURES[name].unit(answers) for answers in first.values()),
+            max(MEASURES[name].unit(first[part]) for part in parts_of[shown]),
             _same_as(runs, baseline, parts_of[shown], MEASURES[name].answered),
             by=name,
             problems=set_of(shown),

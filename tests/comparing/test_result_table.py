@@ -271,6 +271,16 @@ def test_a_table_with_a_lost_response_is_judged_on_the_problems_that_all_runs_ha
     assert note.startswith("1 of 60 problems are left out in all rows") and "method a, seed 0 has 7 samples" in note
 
 
+def test_the_samples_of_one_decoding_change_nothing_that_is_said_of_another() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.62}, problems=10, run=0.0).assign(decoding="T=1")
+    greedy = frame[frame["sample"] == 0].assign(decoding="greedy")
+    repeated = pandas.concat([greedy.assign(sample=sample) for sample in range(8)])
+    once, often = (board_of(pandas.concat([frame, it])) for it in (greedy, repeated))
+    place = once.decodings[0]
+    differences = [row.results[place].difference for board in (once, often) for row in board.rows]
+    assert differences[:2] == differences[2:]
+
+
 @pytest.mark.parametrize("draws", range(3))
 def test_seeds_that_are_evaluations_of_one_model_are_warned_of_and_training_runs_are_not(draws: int) -> None:
     rates = {f"m{number}": 0.3 + 0.05 * number for number in range(4)} | {"grpo": 0.4}
