@@ -29,15 +29,16 @@ class EvaluatedStep:
     accuracy: np.ndarray
     """[problems] avg@k."""
     answers: bytes
-    """A digest of all responses."""
+    """A digest of all responses and their grades."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> "EvaluatedStep":
         """What is kept of an evaluation."""
-        digest = blake2b(digest_size=16)
+        correct = evaluation.column("correct")
+        digest = blake2b(correct.tobytes(), digest_size=16)
         for record in evaluation.records:
             digest.update(record["response"].encode("utf-8", "surrogatepass") + b"\0")
-        return cls(evaluation.column("correct").mean(axis=1), digest.digest())
+        return cls(correct.mean(axis=1), digest.digest())
 
 
 @dataclass(frozen=True)

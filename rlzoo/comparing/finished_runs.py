@@ -1,5 +1,6 @@
 """Runs that are done, read back from their folders, and what was measured of them; whether they may be compared."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -13,11 +14,11 @@ from rlzoo.comparing.eval_history import EvaluatedStep, read_evaluated_steps
 from rlzoo.comparing.grid import Grid, GridCell, Identity
 from rlzoo.comparing.grid_words import GRID, meant
 from rlzoo.comparing.results import SetDecoding
-from rlzoo.config import Config, deciding, flat
+from rlzoo.config import Config, TaskConfig, deciding, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.recorded import outside_names
 from rlzoo.config.schema import GRID_IDENTITY
-from rlzoo.errors import UserError
+from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import RESULTS, read_results, without_code
 from rlzoo.experiment.identity import RecordedRun, changed_sources, read_objective
@@ -25,6 +26,7 @@ from rlzoo.experiment.run_folder import METRICS, STEP, TIMINGS, RunFolder, missi
 from rlzoo.files import read_json_file, read_json_lines
 from rlzoo.records import reading, text
 from rlzoo.tasks.benchmarks import GROUPS
+from rlzoo.tasks.regrading import GRADING
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,17 @@ class FinishedRun:
         evaluations = self.evaluations.values()
         records = (record for evaluation in evaluations for record in evaluation.records[:: evaluation.samples])
         return [(record["problem"], record["prompt"], record["answer"]) for record in records]
+
+    @cached_property
+    def grading(self) -> Mapping[tuple[Decoding, str], Sequence[Any]]:
+        """By place and key of the task, the values with which the responses were graded; nothing where none is kept."""
+        usual, found = asdict(TaskConfig()), dict[tuple[Decoding, str], Sequence[Any]]()
+        for at, evaluation in self.evaluations.items():
+            kept = [record["task"] for record in evaluation.records if "task" in record]
+            tasks = {json.dumps(task, sort_keys=True): task for task in kept}.values()
+            for name in GRADING if tasks else ():
+                found[at, f"task.{name}"] = [task.get(name, usual[name]) for task in tasks]
+        return found
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -242,6 +255,22 @@ def _seeds(runs: Sequence[FinishedRun]) -> str:
     return ", ".join(str(run.config.seed) for run in runs)
 
 
+def _check_same_grading(runs: Sequence[FinishedRun]) -> None:
+    """Refuses runs whose responses were graded with different settings, but for those that rows have of their own."""
+    graded: dict[tuple[Decoding, str], tuple[Sequence[Any], FinishedRun]] = {}
+    for run in runs:
+        for (at, key), values in run.grading.items():
+            if key in dict(run.identity[1]):
+                continue
+            known, other = graded.setdefault((at, key), (values, run))
+            if known != values:
+                one, two = (one_line(", ".join(map(str, each))) for each in (known, values))
+                raise UserError(
+                    f"{other.folder.path} and {run.folder.path} cannot be compared: their responses at {at} are graded "
+                    f"with {key}={one} in one and {two} in the other; rlzoo grade regrade=true grades both again"
+                )
+
+
 def check_comparable(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that differ in more than objective, seed and the settings of their rows. Raises UserError."""
     first, seen = runs[0], dict[object, FinishedRun]()
@@ -272,12 +301,15 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 f"{first.folder.path} and {run.folder.path} cannot be compared: they were evaluated on different "
                 f"problems, {problem[0]} in one and {differing[0]} in the other"
             )
+    _check_same_grading(runs)
 
 
 # ---- what rlzoo eval measured ----------------------------------------------------------------------------------------
 
 _OF_A_RUN = ("seed", "model.weights")
 """Settings of an evaluation in which those of two runs differ."""
+_GRADERS = ("rlzoo-llm", "commit", "math-verify", "reasoning-gym")
+"""What grades, among the versions that an evaluation records."""
 
 Entries = Mapping[Path, Mapping[str, Any]]
 """By the file of responses."""
@@ -406,3 +438,18 @@ def _check_same(paths: Sequence[Path], entries: Entries) -> None:
                     f"{paths[0]} and {path} cannot be compared: {key} is {first.get(key)} in one and "
                     f"{other.get(key)} in the other"
                 )
+        _check_same_graders(paths[0], path, entries)
+
+
+def _check_same_graders(one: Path, other: Path, entries: Entries) -> None:
+    """Refuses responses that were graded again with another version than those of the other file."""
+    both = [entries[path] for path in (one, other)]
+    with reading(other.parent / RESULTS):
+        versions = [entry.get("regraded_with") or entry.get("environment") or {} for entry in both]
+        differing = [name for name in _GRADERS if versions[0].get(name) != versions[1].get(name)]
+    if differing and any("regraded_with" in entry for entry in both):
+        first, second = (version.get(differing[0]) for version in versions)
+        raise UserError(
+            f"{one} and {other} cannot be compared: they are graded with different versions, {differing[0]} is {first} "
+            f"in one and {second} in the other; grade both with rlzoo grade regrade=true overwrite=true"
+        )

@@ -127,7 +127,7 @@ class Answers:
     correct: np.ndarray
     """[problems, samples] from 0 to 1; 1 is right."""
     texts: Hashable
-    """Equal for those who answered just the same."""
+    """Equal for those who answered just the same, and were graded so."""
     majorities: np.ndarray | None = None
     """[problems] maj@k, k all samples; None where it is not known which answers are equal."""
     length: float | None = None
@@ -148,9 +148,10 @@ class Answers:
     @classmethod
     def of(cls, evaluation: Evaluation, area: Area | None = None, rewards: RewardRange | None = None) -> "Answers":
         """Those that an evaluation kept, their rewards by the range of all."""
+        correct = evaluation.column("correct")
         return cls(
-            evaluation.column("correct"),
-            tuple(record["response"] for record in evaluation.records),
+            correct,
+            (correct.tobytes(), *(record["response"] for record in evaluation.records)),
             evaluation.majorities,
             float(evaluation.column("tokens").mean()),
             evaluation.truncated,

@@ -17,6 +17,8 @@ _WHERE_SET = (
     *("grade_truncated", "keep_special_tokens", "reward", "reward_weights", "unconfined_reward", "environment"),
 )
 """Keys that are kept where they are set."""
+GRADING = ("name", "options", "wrong_reward", "answer_form", *_WHERE_SET)
+"""The keys of a task that decide how it grades."""
 _TUPLE = "tuple"
 _MAPPING = "mapping"
 _SPELLED = "spelled"

@@ -123,6 +123,20 @@ def test_evaluations_that_other_settings_decided_are_not_compared(
         board(runs)
 
 
+def test_evaluations_of_which_one_was_graded_again_with_another_version_are_not_compared(runs: list[Path]) -> None:
+    path = next((runs[-1] / "evaluation").glob("aime24*.jsonl"))
+    entry, versions = read_results(path.parent)[path.stem], {"rlzoo-llm": "0.9.0", "commit": "0123abc"}
+    record_result(path, entry | {"regraded_with": versions})
+    message = r"aime24.* they are graded with different versions, rlzoo-llm is None in one and 0\.9\.0"
+    with pytest.raises(UserError, match=message):
+        board(runs)
+    for run in runs:
+        path = next((run / "evaluation").glob("aime24*.jsonl"))
+        of_grader = {"environment": versions} if run == runs[0] else {"regraded_with": versions | {"threads": run.name}}
+        record_result(path, read_results(path.parent)[path.stem] | of_grader)
+    assert board(runs).decodings
+
+
 def test_an_evaluation_of_an_earlier_step_or_of_no_run_is_refused(runs: list[Path], tmp_path: Path) -> None:
     path = make_evaluation(runs[0], "aime24", 0.5)
     entry = read_results(path.parent)[path.stem]

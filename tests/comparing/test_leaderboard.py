@@ -105,6 +105,31 @@ def test_runs_that_answered_alike_are_said_to(tmp_path: Path) -> None:
     assert row_of(found, "dapo").results[DECODINGS[0]].average.verdict.finding is Finding.SAME_RESPONSES
 
 
+def rewritten(folder: Path, **fields: object) -> Path:
+    """A run whose kept responses have these fields."""
+    for decoding in DECODINGS:
+        path = RunFolder(folder).evaluation(STEPS, decoding)
+        Evaluation([record | fields for record in Evaluation.load(path).records], SAMPLES).save(path)
+    return folder
+
+
+def test_the_same_texts_with_other_grades_are_not_the_same_answers(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / f"{name}-{seed}", name, seed) for name in ("grpo", "dapo") for seed in (0, 1)]
+    found = board([str(folder if "grpo" in folder.name else rewritten(folder, correct=1.0)) for folder in folders])
+    average = row_of(found, "dapo").results[DECODINGS[0]].average
+    assert average.estimate.mean == 1 and average.verdict.finding is not Finding.SAME_RESPONSES and not found.alike
+
+
+def test_responses_that_were_graded_otherwise_are_refused(tmp_path: Path) -> None:
+    usual, other = {"name": "sums", "options": {}, "wrong_reward": 0.0}, {"reward": ["kind.py:everything"]}
+    one, two = (make_run(tmp_path / name, name) for name in ("grpo", "dapo"))
+    board([str(rewritten(one, task=usual)), str(two)])
+    board([str(one), str(rewritten(two, task=usual | {"grade_truncated": False}))])
+    rewritten(two, task=usual | other)
+    with pytest.raises(UserError, match=r"at T=1, top-p=1 are graded with task.reward=\[\] in one and \['kind"):
+        board([str(one), str(two)])
+
+
 def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
     wide = row_of(make_leaderboard(found, equivalence=99), "dapo").results[DECODINGS[0]].average.verdict
