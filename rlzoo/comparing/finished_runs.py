@@ -49,6 +49,10 @@ class FinishedRun:
         """Of its row."""
         return self.objective.key, meant(self.settings)
 
+    def has_own(self, key: str) -> bool:
+        """Whether its row has a setting of this key, of one inside it, or of one around it."""
+        return any(f"{name}.".startswith(f"{key}.") or f"{key}.".startswith(f"{name}.") for name, _ in self.identity[1])
+
     @cached_property
     def objective(self) -> RecordedRun:
         """What it was trained with."""
@@ -260,7 +264,7 @@ def _check_same_grading(runs: Sequence[FinishedRun]) -> None:
     graded: dict[tuple[Decoding, str], tuple[Sequence[Any], FinishedRun]] = {}
     for run in runs:
         for (at, key), values in run.grading.items():
-            if key in dict(run.identity[1]):
+            if run.has_own(key):
                 continue
             known, other = graded.setdefault((at, key), (values, run))
             if known != values:
@@ -285,10 +289,9 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
                 f"{other.folder.path} and {run.folder.path} are both {run.objective.shortest} with "
                 f"seed={run.config.seed}; leave one of them out"
             )
-        own = dict(run.identity[1])
         for key in names:
             value = values.get(key)
-            shared, holder = settings.setdefault(key, (value, run)) if key not in own else (value, run)
+            shared, holder = settings.setdefault(key, (value, run)) if not run.has_own(key) else (value, run)
             if shared != value:
                 raise UserError(
                     f"{holder.folder.path} and {run.folder.path} cannot be compared: "

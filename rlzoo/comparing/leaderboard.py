@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from rlzoo.comparing.results import (
     with_macro_averages,
 )
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
-from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.identity import unique_labels
@@ -304,7 +303,7 @@ def _setting(runs: Sequence[FinishedRun], own: Mapping[str, str]) -> dict[str, s
     run = runs[0]
     plain = {name: [run for run in runs if name not in dict(run.identity[1])] for name in own}
     own = {
-        name: f"{own[name]}; others {flat(asdict(of[0].config))[name]}" if of else own[name]
+        name: f"{own[name]}; others {_value(asdict(of[0].config), name)}" if of else own[name]
         for name, of in plain.items()
     }
     config, rollout, train = run.config, run.config.rollout, run.config.train
@@ -320,6 +319,13 @@ def _setting(runs: Sequence[FinishedRun], own: Mapping[str, str]) -> dict[str, s
         "evaluation": _evaluation(run),
         **{f"{name} (by row)": values for name, values in own.items()},
     }
+
+
+def _value(config: Mapping[str, Any], name: str) -> Any:
+    """Of a dotted key; None where a mapping of options lacks it."""
+    section, _, inside = name.partition(".")
+    value = config.get(section)
+    return _value(value or {}, inside) if inside else value
 
 
 def _evaluation(run: FinishedRun) -> str:

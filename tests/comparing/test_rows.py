@@ -67,6 +67,15 @@ def test_a_number_that_is_written_in_two_ways_is_one_row_and_a_text_is_two(tmp_p
     assert len({meant([f"task.name={name}"]) for name in ("1", "01")}) == 2
 
 
+@pytest.mark.parametrize("setting", ["rollout.engine_args.seed=3", "task.options={digits: 3}"])
+def test_a_row_that_alone_has_an_option_is_compared(setting: str, tmp_path: Path) -> None:
+    made(tmp_path, "grpo", f"grpo {setting}", "seeds=0")
+    runs, baseline, _ = read_runs([str(tmp_path)])
+    board = make_leaderboard(runs, baseline)
+    key, _, value = setting.partition("=")
+    assert len(board.rows) == 2 and board.setting[f"{key} (by row)"].startswith(f"{value}; others ")
+
+
 @pytest.mark.slow
 def test_rows_of_one_objective_have_names_results_and_commands_of_their_own(tmp_path: Path) -> None:
     made(tmp_path, *RATES, "dapo", "seeds=0,1")
