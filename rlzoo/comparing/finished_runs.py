@@ -21,6 +21,7 @@ from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import RESULTS, read_results, without_code
+from rlzoo.experiment.claim import kept_content
 from rlzoo.experiment.identity import RecordedRun, changed_sources, read_objective
 from rlzoo.experiment.run_folder import METRICS, STEP, TIMINGS, RunFolder, missing_steps
 from rlzoo.files import read_json_file, read_json_lines
@@ -224,6 +225,22 @@ def _check_same_code(runs: Sequence[FinishedRun]) -> None:
                 )
 
 
+def _check_same_content(runs: Sequence[FinishedRun]) -> None:
+    """Refuses runs that began with different weights or data, where both are known and no row has its own."""
+    began: dict[str, tuple[Mapping[str, str], FinishedRun]] = {}
+    for run in runs:
+        for key, files in (kept_content(run.folder) or {}).items():
+            if run.has_own(key) or (key == "model.name" and run.has_own("model.revision")):
+                continue
+            known, other = began.setdefault(key, (files, run))
+            if differing := sorted(name for name in {*known, *files} if known.get(name) != files.get(name)):
+                raise UserError(
+                    f"{other.folder.path} and {run.folder.path} cannot be compared: they began with different files of "
+                    f"{key}, {one_line(', '.join(differing))}; leave one of them out, or train it again with another "
+                    f"output="
+                )
+
+
 def unknown_code(runs: Sequence[FinishedRun]) -> list[str]:
     """Says which runs name code from outside and do not say which: rlzoo did not record that when they were trained."""
     named = [run for run in runs if outside_names(flat(asdict(run.config)))]
@@ -279,6 +296,7 @@ def check_comparable(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that differ in more than objective, seed and the settings of their rows. Raises UserError."""
     first, seen = runs[0], dict[object, FinishedRun]()
     _check_same_code(runs)
+    _check_same_content(runs)
     decides = [deciding(run.config, GRID_IDENTITY) for run in runs]
     names = dict.fromkeys(name for values in decides for name in values)
     settings: dict[str, tuple[Any, FinishedRun]] = {}

@@ -130,6 +130,21 @@ def test_responses_that_were_graded_otherwise_are_refused(tmp_path: Path) -> Non
         board([str(one), str(two)])
 
 
+def test_runs_that_began_with_other_weights_or_data_are_refused(tmp_path: Path) -> None:
+    one, two = (make_run(tmp_path / name, name) for name in ("grpo", "dapo"))
+    began = {"model.name": {"config.json": "1", "model.safetensors": "2"}, "task.name": {"train.jsonl": "3"}}
+    RunFolder(one).content.write_text(json.dumps(began))
+    board([str(one), str(two)])
+    RunFolder(two).content.write_text(json.dumps({"model.name": began["model.name"]}))
+    board([str(one), str(two)])
+    for key, file in (("model.name", "model.safetensors"), ("task.name", "train.jsonl")):
+        RunFolder(two).content.write_text(json.dumps(began | {key: began[key] | {file: "4"}}))
+        with pytest.raises(UserError, match=f"they began with different files of {key}, {file}; leave one"):
+            board([str(one), str(two)])
+    own = replace(read_runs([str(two)])[0][0], settings=("task.name=other.jsonl",))
+    make_leaderboard([*read_runs([str(one)])[0], own])
+
+
 def test_equivalence_is_asked_in_points(runs: list[str]) -> None:
     found, _, _ = read_runs(runs)
     wide = row_of(make_leaderboard(found, equivalence=99), "dapo").results[DECODINGS[0]].average.verdict
