@@ -260,6 +260,10 @@ def _targets(files: Sequence[Path], config: GradeConfig) -> list[Path]:
             raise UserError(f"output={config.output}: two of the files are called {target.name}")
         if target.exists() and target.resolve() in [file.resolve() for file in files]:
             raise UserError(f"output={config.output} would replace {target}; overwrite=true does that")
+        if target.exists() or target.stem in read_results(target.parent):
+            raise UserError(
+                f"output={config.output} holds {target.name} already, or its figures; choose another output="
+            )
     return targets
 
 

@@ -191,6 +191,14 @@ def test_regrade_writes_beside_and_over_only_if_asked(kept: Path, tmp_path: Path
     assert elsewhere.target == tmp_path / "new" / path.name and elsewhere.target.read_bytes() == right
     with pytest.raises(UserError, match="overwrite=true does that"):
         list(regrade([path], GradeConfig(output=str(path.parent))))
+    others = tmp_path / "others"
+    for left in (path.name, "results.json"):
+        others.mkdir(exist_ok=True)
+        (others / left).write_text(json.dumps({path.stem: {}}))
+        with pytest.raises(UserError, match=rf"others holds {path.name} already, or its figures; choose another"):
+            list(regrade([path], GradeConfig(output=str(others))))
+        assert [file.name for file in others.iterdir()] == [left]
+        (others / left).unlink()
     assert [it.target for it in regrade([path], GradeConfig(overwrite=True))] == [path]
     assert path.read_bytes() == right
 
