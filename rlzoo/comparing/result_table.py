@@ -6,6 +6,7 @@ answered just the same are known. The order of columns and rows is free, other c
 """
 
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def read_result_table(path: Path) -> ResultTable:
                 frame = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
         else:
             kind = "parquet"
-            frame = pandas.read_parquet(path, engine="pyarrow").astype(object)
+            frame = pandas.read_parquet(path, engine="pyarrow").astype(object).reset_index(drop=True)
     except (ArrowException, OSError, ValueError, OverflowError, LookupError, pandas.errors.ParserWarning) as error:
         raise UserError(f"{path} cannot be read as {kind}: {one_line(error)}; write it again") from None
     return _checked(ResultTable(str(path), frame))
@@ -224,7 +225,7 @@ def scores_of(table: ResultTable, baseline: str = "") -> Scores:
     notes = list[str]()
     for number, place in enumerate(places):
         here = np.flatnonzero(place_of == number)
-        problem_of, names = _codes([texts["problem"][row] for row in here])
+        problem_of, names = _codes(asked := [texts["problem"][row] for row in here], sorted({*asked}, key=_natural))
         order = np.lexsort((samples[here], problem_of, run_of[here]))
         _refuse_twice(table, texts, here[order], np.stack([run_of[here], problem_of, samples[here]])[:, order])
         counts = np.zeros((len(runs), len(names)), dtype=np.int64)
@@ -271,9 +272,14 @@ def _without_spread(runs: Mapping[str, Sequence[ScoredRun]], places: Sequence[Pl
     return [warning] if alike else []
 
 
-def _codes(values: Sequence[T]) -> tuple[np.ndarray, list[T]]:
-    """[rows] where each value stands among the distinct ones, and these, in the order of the table."""
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+def _natural(text: str) -> list[tuple[int, str]]:
+    """A key that sorts `p2` before `p10`."""
+    return [(len(digits.lstrip("0")), digits or others) for digits, others in re.findall(r"(\d+)|(\D+)", text)]
+
+
+def _codes(values: Sequence[T], order: Sequence[T] = ()) -> tuple[np.ndarray, list[T]]:
+    """[rows] where each value stands among the distinct ones, and these, in an order or else that of the table."""
+    numbers = {value: number for number, value in enumerate(order or dict.fromkeys(values))}
     return np.array([numbers[value] for value in values], dtype=np.int64), list(numbers)
 
 

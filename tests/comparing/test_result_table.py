@@ -23,6 +23,7 @@ from rlzoo.report.leaderboard import markdown
 from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries
 from rlzoo.report.table import in_markdown
 from rlzoo.statistics.verdicts import Finding
+from tests.comparing.finished_runs import row_of
 from tests.conftest import error_of
 
 OTHER_TRAINER = """
@@ -122,6 +123,26 @@ def test_a_frame_columns_rows_csv_and_parquet_of_the_same_results_are_the_same_b
             assert result.average.by_seed == expected.average.by_seed
             assert result.average.verdict == expected.average.verdict
             assert result.average.estimate.mean == pytest.approx(expected.average.estimate.mean)
+
+
+def test_the_order_of_rows_changes_nothing() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.56}, problems=12)
+    boards = [board_of(rows) for rows in (frame, frame.iloc[::-1], frame.sample(frac=1, random_state=1))]
+    (place,) = boards[0].decodings
+    differences = [row_of(board, "a").results[place].difference for board in boards]
+    for other in differences[1:]:
+        for name in ("mean", "low", "high", "p_value", "detectable", "seeds_needed"):
+            assert getattr(other, name) == pytest.approx(getattr(differences[0], name), rel=1e-9)
+
+
+def test_the_index_of_a_parquet_file_is_passed_over(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"method": ["g", "d"] * 2, "seed": ["0", "0", "1", "x"], "problem": "p", "sample": 0})
+    frame.assign(value=1).iloc[1:].to_parquet(tmp_path / "indexed.parquet")
+    with pytest.raises(UserError, match=r"indexed\.parquet, row 3: seed 'x' is not a whole number"):
+        make_table_leaderboard(read_result_table(tmp_path / "indexed.parquet"))
+    frame.assign(value=[1, 1, 1, 7], seed=0).iloc[::-1].to_parquet(tmp_path / "reversed.parquet")
+    with pytest.raises(UserError, match=r"reversed\.parquet, row 1: value 7 is not from 0 to 1"):
+        make_table_leaderboard(read_result_table(tmp_path / "reversed.parquet"))
 
 
 def test_sets_have_a_macro_average_and_decodings_a_place_of_their_own(table: Path) -> None:
