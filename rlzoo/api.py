@@ -196,7 +196,7 @@ def _leaderboard_of_table(
 ) -> DataFrame:
     from rlzoo.comparing.leaderboard import make_table_leaderboard
     from rlzoo.comparing.result_table import as_result_table, is_result_table, read_result_table
-    from rlzoo.report.leaderboard import records, show_leaderboard
+    from rlzoo.report.leaderboard import WRITTEN, records, show_leaderboard
 
     folders = [name for name in names if not is_result_table(name)]
     if folders or len(tables) > 1:
@@ -206,6 +206,9 @@ def _leaderboard_of_table(
     (given,) = tables
     table = read_result_table(given) if isinstance(given, Path) else as_result_table(given)
     output = Path(config.output or "runs/leaderboard")
+    replaced = [file for file in map(output.joinpath, WRITTEN) if file.exists()]
+    if isinstance(given, Path) and any(file.samefile(given) for file in replaced):
+        raise UserError(f"output={output} would replace {given}, the table that is read; choose another output=")
     settings = (config.title, config.equivalence, config.primary, output)
     board = make_table_leaderboard(table, config.baseline, *settings)
     show_leaderboard(board, output, not progress)

@@ -51,6 +51,9 @@ SHARES = (
     "Shares of the response tokens and, below, of the advantage mass that they carry, in %; means over steps and seeds."
 )
 
+WRITTEN = ("leaderboard.md", "leaderboard.csv", "leaderboard.html", "leaderboard.png")
+"""The files of a leaderboard in its folder."""
+
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
@@ -185,14 +188,15 @@ def _share(touched: Touched | None) -> Cell:
 def show_leaderboard(board: Leaderboard, output: Path, quiet: bool = False) -> None:
     """Writes it into the folder `output` as a page, a picture, Markdown and CSV, and prints it."""
     console = plain_console(quiet)
-    write_text(output / "leaderboard.md", markdown(board))
-    write_text(output / "leaderboard.csv", comma_separated(board))
-    write_text(output / "leaderboard.html", page(board))
+    text, values, web_page, picture = (output / name for name in WRITTEN)
+    write_text(text, markdown(board))
+    write_text(values, comma_separated(board))
+    write_text(web_page, page(board))
     untrained = {str(place): start for place, start in board.untrained.items()}
-    figures.draw_leaderboard(output / "leaderboard.png", board.title, frames(board), untrained)
+    figures.draw_leaderboard(picture, board.title, frames(board), untrained)
     print_leaderboard(board, console)
     beside = ".png, .md, .csv and every answer in answers.parquet" if board.is_trained else ".png, .md and .csv"
-    console.print(Text(f"everything: {output / 'leaderboard.html'}, and beside it {beside}"), soft_wrap=True)
+    console.print(Text(f"everything: {web_page}, and beside it {beside}"), soft_wrap=True)
 
 
 def print_leaderboard(board: Leaderboard, console: Console) -> None:

@@ -215,6 +215,17 @@ def test_what_is_no_table_is_one_line(table: Path, tmp_path: Path, capsys: pytes
             rlzoo.leaderboard(given)
 
 
+def test_the_table_that_is_read_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "leaderboard.csv"
+    path.write_text(text := HEADER + "a,0,p,0,1\nb,0,p,0,0\n")
+    said = error_of(capsys, "leaderboard", "leaderboard.csv", "output=.")
+    assert "output=. would replace leaderboard.csv, the table that is read; choose another" in said
+    assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
+
+
 # ---- what a table can get wrong --------------------------------------------------------------------------------------
 
 
