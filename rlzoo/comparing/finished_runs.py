@@ -66,10 +66,13 @@ class FinishedRun:
 
     @cached_property
     def problems(self) -> list[tuple[Any, ...]]:
-        """The held-out problems: id, prompt and answer."""
-        evaluations = self.evaluations.values()
-        records = (record for evaluation in evaluations for record in evaluation.records[:: evaluation.samples])
-        return [(record["problem"], record["prompt"], record["answer"]) for record in records]
+        """The held-out problems: id, prompt and answer. Raises UserError if a response does not say which it is to."""
+        found: list[tuple[Any, ...]] = []
+        for at, evaluation in self.evaluations.items():
+            with reading(self.files[at]):
+                asked = evaluation.records[:: evaluation.samples]
+                found += [(record["problem"], record["prompt"], record["answer"]) for record in asked]
+        return found
 
     @cached_property
     def grading(self) -> Mapping[tuple[Decoding, str], Sequence[Any]]:

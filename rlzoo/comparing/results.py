@@ -95,7 +95,7 @@ class RewardRange:
         """The range of these; None if every reward is the correctness of its response, or some are not recorded."""
         low, high, is_apart = 0.0, 1.0, False
         for evaluation in evaluations:
-            if not all("reward" in record for record in evaluation.records):
+            if not evaluation.has("reward"):
                 return None
             rewards = evaluation.column("reward")
             low, high = min(low, float(rewards.min())), max(high, float(rewards.max()))
@@ -131,7 +131,7 @@ class Answers:
     majorities: np.ndarray | None = None
     """[problems] maj@k, k all samples; None where it is not known which answers are equal."""
     length: float | None = None
-    """Mean tokens of a response."""
+    """Mean tokens of a response; None where they are not recorded."""
     truncated: float | None = None
     """The share of responses that were stopped by length."""
     area: Area | None = None
@@ -152,8 +152,8 @@ class Answers:
         return cls(
             correct,
             (correct.tobytes(), *(record["response"] for record in evaluation.records)),
-            evaluation.majorities,
-            float(evaluation.column("tokens").mean()),
+            evaluation.majorities if evaluation.has("final_answer") else None,
+            float(evaluation.column("tokens").mean()) if evaluation.has("tokens") else None,
             evaluation.truncated,
             area,
             rewards.shares(evaluation.column("reward")) if rewards else None,
@@ -265,7 +265,8 @@ def make_results(
     are one family of tests; a `primary` measure is a family by itself, and the others stay corrected for all.
     """
     parts_of, first = with_macro_averages(places), runs[baseline][0].answers
-    names = [name for name, of in MEASURES.items() if all(of.values(answers) is not None for answers in first.values())]
+    every = [answers for of_row in runs.values() for run in of_row for answers in run.answers.values()]
+    names = [name for name, of in MEASURES.items() if all(of.values(answers) is not None for answers in every)]
     judged_at = [(name, shown) for name in names for shown in parts_of]
     measures = [
         Measure(

@@ -50,6 +50,10 @@ class Evaluation:
     records: Sequence[dict[str, Any]]
     samples: int
 
+    def has(self, name: str) -> bool:
+        """Whether every record has this field; some are optional."""
+        return all(name in record for record in self.records)
+
     def column(self, name: str) -> np.ndarray:
         """[problems, samples] values of a numeric field of the records."""
         values = np.array([record[name] for record in self.records], dtype=np.float64)

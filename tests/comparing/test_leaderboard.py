@@ -22,6 +22,7 @@ from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines, write_json_lines
 from rlzoo.report.leaderboard import comma_separated, markdown, page, results_table
 from rlzoo.report.leaderboard_figures import strokes
 from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
@@ -178,6 +179,25 @@ def test_runs_that_were_asked_different_problems_are_refused(tmp_path: Path) -> 
     path.write_text(path.read_text().replace('"p7"', '"p70"'))
     with pytest.raises(UserError, match="different problems, p7 in one and p70 in the other"):
         board([str(folder) for folder in folders])
+
+
+def test_what_responses_do_not_record_is_unknown_or_one_line(runs: list[str]) -> None:
+    def without(folder: str, name: str) -> None:
+        for path in (Path(folder) / "evaluation").glob("*.jsonl"):
+            lines = [{key: value for key, value in line.items() if key != name} for line in read_json_lines(path)]
+            write_json_lines(path, lines)
+
+    for name in ("tokens", "final_answer"):
+        without(runs[-1], name)
+    found = board(runs)
+    for text in (page(found), markdown(found), comma_separated(found)):
+        assert "dapo" in text
+    assert row_of(found, "dapo").results[DECODINGS[0]].length is None
+    assert row_of(found, "grpo").results[DECODINGS[0]].length == 9
+    assert all("maj" not in result.measured for row in found.rows for result in row.results.values())
+    without(runs[-1], "prompt")
+    with pytest.raises(UserError, match=r"dapo-2.*\.jsonl is not readable: it has no .prompt"):
+        board(runs)
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
