@@ -326,6 +326,7 @@ def _figures(name: str, value: Value, row: LeaderboardRow) -> dict[str, object]:
 
 def _difference(name: str, measured: Measured) -> dict[str, object]:
     prefix, difference = "" if name == ACCURACIES.name else f"{name}_", measured.difference
+    planned = difference if difference and difference.is_planned else None
     return {
         f"{prefix}difference": difference and difference.mean,
         f"{prefix}difference_low": difference and difference.low,
@@ -333,8 +334,8 @@ def _difference(name: str, measured: Measured) -> dict[str, object]:
         f"{prefix}difference_alone_low": difference and difference.alone.low,
         f"{prefix}difference_alone_high": difference and difference.alone.high,
         f"{prefix}p_page": difference and difference.p_value,
-        f"{prefix}detectable": difference and difference.detectable,
-        f"{prefix}seeds_needed": difference and difference.seeds_needed,
+        f"{prefix}detectable": planned and planned.detectable,
+        f"{prefix}seeds_needed": planned and planned.seeds_needed,
         f"{prefix}verdict": verdict_words(measured.verdict),
     }
 

@@ -151,12 +151,12 @@ def planning(board: Leaderboard) -> list[str]:
 
 
 def _undecided(board: Leaderboard, decoding: Place) -> dict[str, Difference]:
-    """Differences without a claim, by row."""
-    results = {str(row.name): row.results[decoding] for row in board.rows}
+    """Differences without a claim of which something is known, by row."""
+    averages = {str(row.name): row.results[decoding].average for row in board.rows}
     return {
-        name: result.difference
-        for name, result in results.items()
-        if result.difference is not None and result.average.verdict.finding not in CLAIMED
+        name: average.difference
+        for name, average in averages.items()
+        if average.difference and average.difference.is_planned and average.verdict.finding not in CLAIMED
     }
 
 

@@ -41,11 +41,16 @@ class Difference(Estimate):
     """The share that is expected to be false among the rows whose differences by this measure and decoding are at least
     as sure as this one."""
     detectable: float
-    """The true difference that would have been found with 80 % probability."""
+    """The true difference that would have been found with 80 % probability; 0 where that is not known."""
     seeds_needed: int
     """How many seeds find a difference as large as this with 80 % probability; 0 if no number does."""
     seeds_range: tuple[int, int]
     """That number at both ends of `alone`, the end further from 0 before the other."""
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether anything is known of what further seeds find: not of one seed, and not of the baseline's answers."""
+        return self.detectable > 0
 
 
 class Finding(Enum):
@@ -173,7 +178,7 @@ def _verdicts(
             difference,
             verdict(difference, seeds, known.is_unstable(place), equivalence, is_split),
         )
-    tested = [row for row in rows.values() if row.difference and row.difference.detectable > 0]
+    tested = [row for row in rows.values() if row.difference and row.difference.is_planned]
     stable = [row for row in tested if not row.verdict.is_unstable]
     reach = [row.difference.detectable for row in stable or tested if row.difference]
     correlation = known.paired.correlation if known.paired else 0.0

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import struct
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from rlzoo.comparing.leaderboard import Leaderboard, make_table_leaderboard
 from rlzoo.comparing.result_table import as_result_table, read_result_table
 from rlzoo.comparing.results import ACCURACY
 from rlzoo.errors import UserError
-from rlzoo.report.leaderboard import markdown
-from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries
+from rlzoo.report.leaderboard import markdown, records
+from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries, planning
 from rlzoo.report.table import in_markdown
 from rlzoo.statistics.verdicts import Finding
 from tests.comparing.finished_runs import row_of
@@ -270,6 +271,18 @@ def test_the_untrained_model_of_a_table_is_a_reference_and_no_competitor_unless_
     assert averages[0] == averages[1]
     assert beside.start(place) == pytest.approx(start["value"].mean()) and "| untrained model |" in markdown(beside)
     assert len(make_table_leaderboard(as_result_table(both), "untrained").rows) == 3
+
+
+def test_no_seeds_are_asked_for_of_rows_about_which_nothing_is_known() -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.42})
+    copy = frame[frame["method"] == "grpo"].assign(method="copy")
+    once = with_rates({"once": 0.45}, seeds=1)
+    board = board_of(pandas.concat([frame, copy, once]))
+    (needed,) = [line for line in planning(board) if "seeds needed" in line]
+    assert re.search(r"seen \(as at the ends of its interval\): a \d+ \(from [^,]*\)\.$", needed)
+    known = {row["objective"]: (row["detectable"], row["seeds_needed"]) for row in records(board)}
+    assert all(known["a"]) and known["copy"] == known["once"] == (None, None)
+    assert not planning(board_of(frame[frame["seed"] == 0]))
 
 
 def test_responses_tell_methods_apart_that_have_the_same_values() -> None:
