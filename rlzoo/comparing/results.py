@@ -110,9 +110,12 @@ class RewardRange:
         """What was judged by shares, in rewards."""
         span, known = self.high - self.low, by_share.difference
         estimate = _stretched(by_share.estimate, span, self.low)
-        difference = known and replace(_stretched(known, span), alone=_stretched(known.alone, span))
+        difference = known and replace(
+            _stretched(known, span), alone=_stretched(known.alone, span), detectable=span * known.detectable
+        )
         seeds = tuple(self.low + span * mean for mean in by_share.by_seed)
-        return replace(by_share, estimate=estimate, by_seed=seeds, difference=difference)
+        verdict = replace(by_share.verdict, margin=span * by_share.verdict.margin)
+        return Measured(estimate, seeds, difference, verdict)
 
 
 def _stretched(estimate: Interval, span: float, start: float = 0.0) -> Interval:

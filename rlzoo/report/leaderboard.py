@@ -142,7 +142,8 @@ def _columns(statistic: Statistic, board: Leaderboard, decoding: Place) -> list[
 
 def _figure(value: Value, statistic: Statistic) -> Cell:
     if isinstance(value, Measured):
-        compared = [_compared(value.difference, statistic), verdict_words(value.verdict)] if value.difference else []
+        words = verdict_words(value.verdict, _scale(statistic.name))
+        compared = [_compared(value.difference, statistic), words] if value.difference else []
         kind = "claim" if value.verdict.is_claim else ""
         return replace(_figure(value.estimate, statistic), notes=compared, kind=kind)
     if isinstance(value, Estimate):
@@ -150,6 +151,11 @@ def _figure(value: Value, statistic: Statistic) -> Cell:
     if isinstance(value, Mapping) or value is None:
         return Cell("-", value=-1.0)
     return Cell(statistic.write(value), value=float(value))
+
+
+def _scale(name: str) -> int:
+    """Of the margin of a statistic's verdicts: points, but of rewards as they are."""
+    return 1 if name == REWARDS.name else 100
 
 
 def _ends(estimate: Estimate, statistic: Statistic) -> str:
@@ -336,7 +342,7 @@ def _difference(name: str, measured: Measured) -> dict[str, object]:
         f"{prefix}p_page": difference and difference.p_value,
         f"{prefix}detectable": planned and planned.detectable,
         f"{prefix}seeds_needed": planned and planned.seeds_needed,
-        f"{prefix}verdict": verdict_words(measured.verdict),
+        f"{prefix}verdict": verdict_words(measured.verdict, _scale(name)),
     }
 
 

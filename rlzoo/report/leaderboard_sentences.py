@@ -232,11 +232,11 @@ def _alike(board: Leaderboard, alike: Alike) -> str:
     return f"{where}, {rows} answered just the same; they count once."
 
 
-def verdict_words(verdict: Verdict) -> str:
-    """`better`, `the same within 2, unstable`, `unstable: more seeds`."""
+def verdict_words(verdict: Verdict, scale: int = 100) -> str:
+    """`better`, `the same within 2, unstable`, `unstable: more seeds`; with `scale` 1 the margin is one of rewards."""
     finding = verdict.finding
     words = finding.value + {
-        Finding.SAME: f" within {100 * verdict.margin:g}",
+        Finding.SAME: f" within {scale * verdict.margin:g}",
         Finding.TWO_MODES: ": more seeds",
         Finding.UNSTABLE: ": more seeds",
         Finding.ONE_SEED: ": no verdict",

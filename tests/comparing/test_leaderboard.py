@@ -316,6 +316,19 @@ def graded(folder: Path, seed: int, objective: str, better: float) -> Path:
     return run.path
 
 
+def test_what_is_said_of_a_reward_is_in_its_unit(tmp_path: Path) -> None:
+    folders = [str(graded(tmp_path, seed, name, 0.01)) for name in ("grpo", "cispo") for seed in (0, 1, 2)]
+    board = make_leaderboard(read_runs(folders)[0], equivalence=50)
+    assert board.rewards
+    place, span = board.decodings[0], board.rewards.high - board.rewards.low
+    share = row_of(board, "cispo").results[place].measured["reward"]
+    assert share.difference and share.verdict.finding is Finding.SAME and span > 1
+    line = next(it for it in csv.DictReader(comma_separated(board).splitlines()) if it["objective"] == "cispo")
+    assert float(line["reward_difference"]) == pytest.approx(span * share.difference.mean)
+    assert float(line["reward_detectable"]) == pytest.approx(span * share.difference.detectable)
+    assert line["reward_verdict"] == f"the same within {span / 2:g}" and line["verdict"] != line["reward_verdict"]
+
+
 def test_a_mean_reward_is_judged_as_accuracy_is_where_it_says_more(tmp_path: Path) -> None:
     folders = [
         str(graded(tmp_path, seed, objective, better))
