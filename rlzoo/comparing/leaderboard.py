@@ -3,10 +3,12 @@
 Rows are objectives, known by their keys. What counts is the model after the last step, never the best on the way.
 """
 
+import fcntl
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -434,14 +436,26 @@ def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]]) -> int:
 
     A folder that cannot be written is analysed all the same. Raises UserError if the count is damaged.
     """
-    seen = _read(folder / ANALYSES)
-    for row, seeds in seeds_of.items():
-        if sorted(seeds) not in seen.setdefault(row, []):
-            seen[row].append(sorted(seeds))
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / ANALYSES, seen)
+    with _alone_in(folder):
+        seen = _read(folder / ANALYSES)
+        for row, seeds in seeds_of.items():
+            if sorted(seeds) not in seen.setdefault(row, []):
+                seen[row].append(sorted(seeds))
+        with suppress(OSError):
+            write_json(folder / ANALYSES, seen)
     return max((len(seen[row]) for row in seeds_of), default=1)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """While no other process counts in the folder, which is made; where it cannot be locked, all the same."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def analysed_seeds(runs: Iterable[FinishedRun]) -> dict[str, list[int]]:

@@ -1,14 +1,19 @@
 """Looks by hand are counted in the grid's folder, so that adding seeds until something shows does not pay."""
 
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import rlzoo
+from rlzoo.comparing import leaderboard
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.leaderboard import ANALYSES, analysed_seeds, count_analysis
 from rlzoo.errors import UserError
+from rlzoo.files import write_json
 from tests.comparing.finished_runs import AS_MADE, make_run
 
 
@@ -45,3 +50,14 @@ def test_a_count_that_is_damaged_is_one_line(damaged: str, tmp_path: Path) -> No
     (tmp_path / ANALYSES).write_text(damaged)
     with pytest.raises(UserError, match=r"looks.json is damaged; remove it"):
         count_analysis(tmp_path, {})
+
+
+def test_counts_at_the_same_time_lose_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(path: Path, value: object) -> None:
+        time.sleep(0.02)
+        write_json(path, value)
+
+    monkeypatch.setattr(leaderboard, "write_json", late)
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda row: count_analysis(tmp_path / "new", {row: [0, 1]}), "abcd"))
+    assert sorted(json.loads((tmp_path / "new" / ANALYSES).read_text())) == list("abcd")
