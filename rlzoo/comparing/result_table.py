@@ -195,15 +195,16 @@ class Scores:
     notes: Sequence[str] = ()
     """What is to be said of the table."""
 
-    asked: str = ""
-    """A digest of all problems, also of those that are left out."""
+    asked: Sequence[str] = ()
+    """Digests of all problems and of those of each place, also of problems that are left out."""
     untrained: Sequence[ScoredRun] = ()
     """The model before training, unless it is the baseline or alone."""
 
     @property
     def analysed(self) -> dict[str, list[int]]:
-        """The seeds of each method, by a name that it has in every table of these problems."""
-        return {json.dumps([method, self.asked]): [run.seed for run in runs] for method, runs in self.runs.items()}
+        """The seeds of each method, by names that it has in every table of these problems, or of those of a place."""
+        seeds = {method: [run.seed for run in runs] for method, runs in self.runs.items()}
+        return {json.dumps([method, asked]): seeds[method] for method in seeds for asked in self.asked}
 
 
 def scores_of(table: ResultTable, baseline: str = "") -> Scores:
@@ -245,9 +246,14 @@ def scores_of(table: ResultTable, baseline: str = "") -> Scores:
     }
     untrained = scored.pop(UNTRAINED, ()) if baseline != UNTRAINED and len(scored) > 1 else ()
     notes += _without_spread(scored, places)
-    asked = sorted({*zip(*(texts[name] for name in ("problem", *PLACES) if name in texts), strict=True)})
-    digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
-    return Scores(scored, list[Place](places), sum(problems.values()), notes, digest, untrained)
+    every = sorted({*zip(*(texts[name] for name in ("problem", *PLACES) if name in texts), strict=True)})
+    of_places = ([row for row in every if row[1:] == place] for place in dict.fromkeys(row[1:] for row in every))
+    digests = dict.fromkeys(map(_digest, (every, *of_places)))
+    return Scores(scored, list[Place](places), sum(problems.values()), notes, [*digests], untrained)
+
+
+def _digest(asked: Sequence[tuple[str, ...]]) -> str:
+    return blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
 
 
 def _distinctive(values: np.ndarray) -> bytes | None:

@@ -2,10 +2,12 @@
 
 import csv
 import io
+import json
 import re
 import struct
 import subprocess
 import sys
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from rlzoo.comparing.leaderboard import Leaderboard, make_table_leaderboard
 from rlzoo.comparing.result_table import as_result_table, read_result_table
 from rlzoo.comparing.results import ACCURACY
 from rlzoo.errors import UserError
+from rlzoo.files import write_json
 from rlzoo.report.leaderboard import markdown, records
 from rlzoo.report.leaderboard_sentences import MANY_ROWS, discoveries, planning
 from rlzoo.report.table import in_markdown
@@ -347,6 +350,18 @@ def test_interim_analyses_of_a_table_are_counted_where_its_leaderboard_lies(tmp_
     ]
     assert p_values[0] and p_values[1] and p_values[1].p_value == pytest.approx(min(1.0, 3 * p_values[0].p_value))
     assert board_of(frame[frame["problem"] < 40], folder=tmp_path).looks == 1, "other problems are another table"
+
+
+def test_a_decoding_that_is_added_keeps_the_count_of_the_others(tmp_path: Path) -> None:
+    frame = with_rates({"grpo": 0.4, "a": 0.5}, seeds=4, problems=12).assign(decoding="T=1")
+    both = pandas.concat([frame, frame[frame["sample"] == 0].assign(decoding="greedy")])
+    counts = [board_of(frame[frame["seed"] < seeds], folder=tmp_path).looks for seeds in (2, 3)]
+    assert [*counts, board_of(both, folder=tmp_path).looks] == [1, 2, 3]
+    assert board_of(both[both["seed"] < 3], folder=tmp_path).looks == 3
+    asked = json.dumps(sorted({*zip(both["problem"].astype(str), both["decoding"], strict=True)})).encode()
+    before = json.dumps(["a", blake2b(asked, digest_size=8).hexdigest()])  # as earlier versions wrote it
+    write_json(tmp_path / "earlier" / "looks.json", {before: [[0], [0, 1], [0, 1, 2], [0, 2]]})
+    assert board_of(both, folder=tmp_path / "earlier").looks == 5
 
 
 def test_a_primary_measure_is_corrected_for_itself_alone() -> None:
