@@ -168,6 +168,10 @@ def read_runs(folders: Iterable[str]) -> tuple[list[FinishedRun], str, list[str]
             done = [_finished(folder, config) for folder, config in configs.items() if folder.finished(config)]
             runs += done
             notes += _left_out(len(configs) - len(done), len(configs), path)
+            notes += [
+                f"{grid.parent} is a grid and left out; rlzoo leaderboard {grid.parent} shows it."
+                for grid in sorted(path.glob(f"*/{GRID}"))
+            ]
         else:
             runs.append(read_run(RunFolder(path)))
     if not runs:

@@ -73,6 +73,13 @@ def test_a_folder_of_runs_is_all_that_are_done_in_it(runs: list[str]) -> None:
     assert notes == [f"1 of the 9 runs of {folder} are not done and left out."]
 
 
+def test_a_grid_in_a_folder_of_runs_is_named(runs: list[str]) -> None:
+    folder = Path(runs[0]).parent
+    read_grid(["grpo", "seeds=0", f"output={folder / 'compare'}"])[0].save()
+    _, _, notes = read_runs([str(folder)])
+    assert notes == [f"{folder}/compare is a grid and left out; rlzoo leaderboard {folder}/compare shows it."]
+
+
 @pytest.mark.slow
 def test_objectives_that_are_written_alike_stay_two_rows(tmp_path: Path) -> None:
     folders = [
