@@ -18,14 +18,21 @@ from rlzoo.files import read_json
 SECONDS, LONGEST_VALUE = 30.0, 1 << 24
 STEPS = ("train/global_step", "_step")
 """What wandb and trackio call a step besides their own count, the best first."""
+_PROJECT = "*.db"
 _HEAD, _BLOCK, _CHUNK = 7, 1 << 15, struct.Struct("<IHB")
 _WHOLE, _FIRST, _LAST = 1, 2, 4
 _logger = logging.getLogger(__name__)
 
 
 def tracker_files(folder: Path) -> list[Path]:
-    """The files of a tracker in a folder, by name; of one tracker alone."""
-    return next((found for pattern in _READERS if (found := sorted(filter(Path.is_file, folder.glob(pattern))))), [])
+    """The files of a tracker in a folder, by name; of one tracker alone. Raises UserError for several of trackio's
+    projects, which are different runs.
+    """
+    files = next((found for pattern in _READERS if (found := sorted(filter(Path.is_file, folder.glob(pattern))))), [])
+    if len(files) > 1 and files[0].match(_PROJECT):
+        names = one_line(", ".join(file.name for file in files))
+        raise UserError(f"{folder} has several projects of trackio: {names}; give one of these files")
+    return files
 
 
 def tracker_records(path: Path) -> Iterator[Mapping[str, Any]] | None:
@@ -113,5 +120,5 @@ def _logged(data: bytes) -> Iterator[bytes]:
             parts = []
 
 
-_READERS = {"events.out.tfevents.*": _tensorboard, "*.wandb": _wandb, "*.db": _trackio}
+_READERS = {"events.out.tfevents.*": _tensorboard, "*.wandb": _wandb, _PROJECT: _trackio}
 """Name of a file -> its reader."""

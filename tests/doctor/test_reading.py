@@ -309,6 +309,14 @@ def test_a_run_of_trackio_without_an_id_is_read(tmp_path: Path) -> None:
     assert read_table(without_id)["reward"].tolist() == [0.5]
 
 
+def test_several_projects_of_trackio_are_no_one_run(tmp_path: Path) -> None:
+    for name in ("beta", "alpha"):
+        database(tmp_path / f"{name}.db", METRICS, LOGGED)
+    with pytest.raises(UserError, match=r"has several projects of trackio: alpha\.db, beta\.db; give one of these"):
+        read_table(tmp_path)
+    assert read_table(tmp_path / "beta.db")["reward"].tolist() == [0.5]
+
+
 def test_a_folder_with_a_pipe_beside_a_file_of_a_tracker_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / EVENTS)
     database(tmp_path / "x.db", METRICS, LOGGED)
