@@ -72,13 +72,16 @@ def _seen(records: Iterable[Record]) -> str:
 def table_of(records: Iterable[Record]) -> Table:
     """The table of what was logged at each step; lines of one step add up, and of two values the later one holds.
 
-    Without a `step` lines are counted.
+    Lines are counted where none has a `step`; else those without one are left out.
     """
+    lines = [line for record in records if (line := _known(record)).keys() - {"step"}]
+    placed = [line for line in lines if "step" in line]
+    if 0 < len(placed) < len(lines):
+        _logger.warning("%d of %d lines have no step and are left out", len(lines) - len(placed), len(lines))
     steps: dict[float, dict[str, float]] = defaultdict(dict)
-    for record in records:
-        values = canonical({key: number for key, value in record.items() if (number := _number(value)) is not None})
-        step = values.pop("step", len(steps) + 1.0)
-        if values and abs(step) <= LAST_STEP:
+    for number, values in enumerate(placed or lines, 1):
+        step = values.pop("step", float(number))
+        if abs(step) <= LAST_STEP:
             steps[step] |= values
     names = [name for name in COLUMNS if any(name in values for values in steps.values())]
     if not names:
@@ -87,6 +90,10 @@ def table_of(records: Iterable[Record]) -> Table:
     columns = {name: np.array([values.get(name, np.nan) for _, values in rows]) for name in names}
     finite = {name: np.where(np.isfinite(values), values, np.nan) for name, values in columns.items()}
     return {"step": np.array([step for step, _ in rows]), **finite}
+
+
+def _known(record: Record) -> dict[str, float]:
+    return canonical({key: number for key, value in record.items() if (number := _number(value)) is not None})
 
 
 def run_records(

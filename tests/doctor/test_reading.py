@@ -134,6 +134,15 @@ def test_a_table_in_csv_is_read_by_the_names_of_its_columns(tmp_path: Path) -> N
     np.testing.assert_array_equal(table["updates_skipped"], [0, 1, 0])
 
 
+def test_a_line_without_a_step_takes_no_other_ones_place(caplog: pytest.LogCaptureFixture) -> None:
+    lines: list[dict[str, object]] = [{"step": 1, "reward": 0.1}, {"step": 3, "reward": 0.3}, {"reward": 0.9}]
+    table = table_of([*lines, {"note": "of no metric"}])
+    assert table["step"].tolist() == [1, 3] and table["reward"].tolist() == [0.1, 0.3]
+    assert "1 of 3 lines have no step and are left out" in caplog.text
+    counted = table_of([{"reward": 0.5}, {"note": "of no metric"}, {"reward": 0.25}, {"step": 7}])
+    assert counted["step"].tolist() == [1, 2] and counted["reward"].tolist() == [0.5, 0.25]
+
+
 def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     source = written(tmp_path / "metrics.jsonl", [{"step": 1, "reward": 0.5}])
     with source.open("a") as file:
