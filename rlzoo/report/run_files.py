@@ -158,7 +158,7 @@ def curves_figure(
     metrics: Sequence[dict[str, Any]], evaluations: Mapping[int, Evaluation], objective: str, config: Config
 ) -> Figure:
     """Four panels: accuracy with the held-out evaluations and their intervals, entropy, length, gradient norm."""
-    with themed(palette="colorblind"):
+    with themed(palette="colorblind", rc={"text.parse_math": False}):
         figure = Figure(figsize=(9, 6), layout="constrained")
         axes = figure.subplots(2, 2, sharex=True)
         panels = [("accuracy", "accuracy (%)"), ("entropy", "entropy of the policy (nats)")]

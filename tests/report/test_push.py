@@ -1,5 +1,6 @@
 """A trained model goes to the hub with a card that says what trained it; a local server stands in for the hub."""
 
+import io
 import json
 import shlex
 import shutil
@@ -17,8 +18,9 @@ from rlzoo.config import load_config, read_recorded, to_yaml
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import RESULTS
 from rlzoo.experiment.run_folder import RunFolder
+from rlzoo.files import read_json_lines
 from rlzoo.report.push import MODEL_FILES
-from rlzoo.report.run_files import CARD, curves_of, model_card, published_config, write_reports
+from rlzoo.report.run_files import CARD, curves_figure, curves_of, model_card, published_config, write_reports
 from rlzoo.report.terminal import Terminal
 from rlzoo.training.run import train
 from tests.conftest import error_of
@@ -51,6 +53,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 def test_the_curves_are_legible(finished: RunFolder) -> None:
     assert_legible(curves_of(finished))
+
+
+def test_a_name_with_dollars_is_no_formula(finished: RunFolder) -> None:
+    config = finished.read_config()
+    config.task.name = "data/$5_to_$10^.jsonl"
+    figure = curves_figure(read_json_lines(finished.metrics), {}, "dapo", config)
+    figure.savefig(io.BytesIO(), format="png")
 
 
 def test_no_name_of_a_folder_is_filled_in(finished: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
