@@ -295,7 +295,8 @@ def _check_same_grading(runs: Sequence[FinishedRun]) -> None:
                 one, two = (one_line(", ".join(map(str, each))) for each in (known, values))
                 raise UserError(
                     f"{other.folder.path} and {run.folder.path} cannot be compared: their responses at {at} are graded "
-                    f"with {key}={one} in one and {two} in the other; rlzoo grade regrade=true grades both again"
+                    f"with {key}={one} in one and {two} in the other; leave one of them out, or grade both with one "
+                    f"reward (rlzoo grade regrade=true overwrite=true reward=...)"
                 )
 
 
