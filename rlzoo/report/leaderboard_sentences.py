@@ -151,7 +151,7 @@ def planning(board: Leaderboard) -> list[str]:
 
 
 def _undecided(board: Leaderboard, decoding: Place) -> dict[str, Difference]:
-    """Differences without a claim of which something is known, by row."""
+    """Differences without a claim, by row; rows about which nothing is known are left out."""
     averages = {str(row.name): row.results[decoding].average for row in board.rows}
     return {
         name: average.difference

@@ -123,7 +123,7 @@ def test_evaluations_that_other_settings_decided_are_not_compared(
         board(runs)
 
 
-def test_evaluations_of_which_one_was_graded_again_with_another_version_are_not_compared(runs: list[Path]) -> None:
+def test_evaluations_are_not_compared_if_one_was_graded_again_with_another_version(runs: list[Path]) -> None:
     path = next((runs[-1] / "evaluation").glob("aime24*.jsonl"))
     entry, versions = read_results(path.parent)[path.stem], {"rlzoo-llm": "0.9.0", "commit": "0123abc"}
     record_result(path, entry | {"regraded_with": versions})
