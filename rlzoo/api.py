@@ -180,13 +180,15 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
         count_analysis(grid.folder, analysed_seeds(run for run in runs if run.folder.path.parent == grid.folder))
         for grid in grids
     ]
+    of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
+    output = Path(config.output or (names[0] if of_one_grid else "runs/leaderboard"))
+    if loose := [run for run in runs if not (run.folder.path.parent / GRID).exists()]:
+        counts.append(count_analysis(output, analysed_seeds(loose, are_of_one_grid=False)))
     looked = max([1, *counts, *(len(looks(grid.up_to)) for grid in grids)])
     settings = (config.title, notes, config.equivalence, looked, config.primary)
     board = make_leaderboard(runs, config.baseline or baseline, *settings)
-    of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
-    output = Path(config.output or (names[0] if of_one_grid else "runs/leaderboard"))
     of_row = {str(row.name): [run for run in runs if run.identity == row.identity] for row in board.rows}
-    write_answers(output / "answers.parquet", of_row, str(board.baseline.name))
+    write_answers(output / "answers.parquet", of_row, str(board.baseline.name), looked)
     show_leaderboard(board, output, not progress)
     return _table(records(board))
 

@@ -386,7 +386,7 @@ def make_table_leaderboard(
         )
     base = baseline or ("grpo" if "grpo" in scores.runs else next(iter(scores.runs)))
     runs = {_identity(method): of_method for method, of_method in scores.runs.items()}
-    looks = count_analysis(folder, scores.analysed) if folder else 1
+    looks = max(table.analyses, count_analysis(folder, scores.analysed) if folder else 1)
     results = make_results(runs, _identity(base), scores.places, equivalence / 100, looks, primary)
     rows = [
         LeaderboardRow(
@@ -458,11 +458,12 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def analysed_seeds(runs: Iterable[FinishedRun]) -> dict[str, list[int]]:
-    """The seeds of each row, by a name for the count of analyses."""
+def analysed_seeds(runs: Iterable[FinishedRun], are_of_one_grid: bool = True) -> dict[str, list[int]]:
+    """The seeds of each row, by a name for the count of analyses; other runs may be of several models and tasks."""
     seeds: dict[str, list[int]] = {}
     for run in runs:
-        seeds.setdefault(json.dumps(run.identity), []).append(run.config.seed)
+        kind = [] if are_of_one_grid else [run.config.model.name, run.config.task.name]
+        seeds.setdefault(json.dumps([*run.identity, *kind]), []).append(run.config.seed)
     return seeds
 
 

@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -34,6 +34,9 @@ UNTRAINED = "untrained"
 SUFFIXES = (".csv", ".parquet")
 _LARGEST_SEED = 2**53
 TRUTH = {"true": "1", "false": "0"}
+ANALYSES = "analyses"
+"""What the number of interim analyses is called in a parquet file's metadata."""
+_MOST_ANALYSES = 1000
 LEAST_COMPLETE = 0.9
 """The share of the problems that all runs have to have answered in full; the others are then left out."""
 COINCIDENCE = 1e-9
@@ -47,6 +50,8 @@ class ResultTable:
     name: str
     """For messages: the file."""
     frame: pandas.DataFrame
+    analyses: int = 1
+    """How many interim analyses of the runs that wrote it there were."""
 
     def where(self, row: int) -> str:
         """What a message calls a row, counted from 1."""
@@ -99,6 +104,7 @@ def read_result_table(path: Path) -> ResultTable:
     """The table in a CSV or parquet file. Raises UserError if it cannot be read, or lacks a column."""
     if not path.is_file():
         raise UserError(f"{path} is not there; name a CSV or parquet file with the columns {', '.join(NEEDED)}")
+    analyses: object = 1
     try:
         if path.suffix.lower() == ".csv":
             kind = "CSV in UTF-8"
@@ -106,10 +112,13 @@ def read_result_table(path: Path) -> ResultTable:
                 frame = pandas.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
         else:
             kind = "parquet"
-            frame = pandas.read_parquet(path, engine="pyarrow").astype(object).reset_index(drop=True)
+            stored = pandas.read_parquet(path, engine="pyarrow")
+            frame = stored.astype(object).reset_index(drop=True)
+            analyses = stored.attrs.get(ANALYSES)
     except (ArrowException, OSError, ValueError, OverflowError, LookupError, pandas.errors.ParserWarning) as error:
         raise UserError(f"{path} cannot be read as {kind}: {one_line(error)}; write it again") from None
-    return _checked(ResultTable(str(path), frame))
+    counted = analyses if type(analyses) is int and 1 <= analyses <= _MOST_ANALYSES else 1
+    return _checked(ResultTable(str(path), frame, counted))
 
 
 def as_result_table(given: object, name: str = "the table") -> ResultTable:
@@ -138,16 +147,17 @@ def _checked(table: ResultTable) -> ResultTable:
         raise UserError(f"{table.name} has several columns {twice[0]!r}; leave one of them")
     if table.frame.empty:
         raise UserError(f"{table.name} has no rows; it needs one for each response")
-    return ResultTable(table.name, table.frame.set_axis(names, axis=1))
+    return replace(table, frame=table.frame.set_axis(names, axis=1))
 
 
 # ---- of finished runs ------------------------------------------------------------------------------------------------
 
 
-def write_answers(path: Path, runs: Mapping[str, Sequence[FinishedRun]], baseline: str) -> None:
+def write_answers(path: Path, runs: Mapping[str, Sequence[FinishedRun]], baseline: str, analyses: int = 1) -> None:
     """Writes a result table in parquet: the answers of runs, by method, to held-out problems after the last step.
 
-    The method UNTRAINED has those before the first step, from the runs of the baseline.
+    The method UNTRAINED has those before the first step, from the runs of the baseline. Who judges the table again
+    corrects for the same number of `analyses`.
     """
     evaluated = [
         (name, run.config.seed, at, evaluation)
@@ -162,10 +172,10 @@ def write_answers(path: Path, runs: Mapping[str, Sequence[FinishedRun]], baselin
         if at in run.evaluations and all(0 in it.folder.evaluations(at) for it in runs[baseline])
     ]
     frames = [_answers(*it) for it in evaluated]
+    frame = pandas.concat(frames).astype(dict.fromkeys(_NAMED, "category"))
+    frame.attrs[ANALYSES] = analyses
     with file_written_atomically(path) as file:
-        pandas.concat(frames).astype(dict.fromkeys(_NAMED, "category")).to_parquet(
-            file, index=False, compression="zstd"
-        )
+        frame.to_parquet(file, index=False, compression="zstd")
 
 
 _NAMED = ("method", "set", "decoding", "problem")

@@ -39,8 +39,21 @@ def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_d
     assert "analyses" not in looked(with_seeds(tmp_path, 2)) and "analyses" not in looked(str(tmp_path))
     assert "corrected for 2 analyses" in looked(with_seeds(tmp_path, 3))
     assert "corrected for 2 analyses" in looked(str(tmp_path))
+    rlzoo.leaderboard(tmp_path / "answers.parquet", output=tmp_path / "again", progress=False)
+    assert "corrected for 2 analyses" in (tmp_path / "again" / "leaderboard.md").read_text()
     runs, _, _ = read_runs([with_seeds(tmp_path, 3, ("grpo", "dapo", "stapo"))])
     assert count_analysis(tmp_path, analysed_seeds(runs)) == 2
+
+
+@pytest.mark.slow
+def test_analyses_of_runs_outside_of_a_grid_are_counted_where_the_leaderboard_is(tmp_path: Path) -> None:
+    for seed in range(3):
+        for objective in ("grpo", "dapo"):
+            make_run(tmp_path / f"{objective}-{seed}", objective, seed)
+    for count, says in ((2, False), (3, True)):
+        runs = [tmp_path / f"{objective}-{seed}" for objective in ("grpo", "dapo") for seed in range(count)]
+        rlzoo.leaderboard(*runs, output=tmp_path / "out", progress=False)
+        assert ("corrected for 2 analyses" in (tmp_path / "out" / "leaderboard.md").read_text()) == says
 
 
 @pytest.mark.parametrize(
