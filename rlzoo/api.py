@@ -165,7 +165,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     if not names:
         raise UserError("name a grid or runs, for example: rlzoo leaderboard runs/compare")
 
-    from rlzoo.comparing.finished_runs import read_folders
+    from rlzoo.comparing.finished_runs import check_comparable, read_folders
     from rlzoo.comparing.grid import Grid
     from rlzoo.comparing.grid_words import GRID, RowWords
     from rlzoo.comparing.leaderboard import analysed_seeds, count_analysis, make_leaderboard
@@ -175,6 +175,7 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     if config.baseline:
         parse(RowWords.read(config.baseline).expression)  # what is typed is imported; what the folders name is not
     runs, baseline, notes = read_folders(names, config.benchmarks)
+    check_comparable(runs)  # before it is counted as an analysis
     grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
     counts = [
         count_analysis(grid.folder, analysed_seeds(run for run in runs if run.folder.path.parent == grid.folder))

@@ -1,12 +1,12 @@
 """Methods that are meant to hold the entropy of the policy up."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from objectives.batch import Prepared, TokenBatch, over_scope, scope_reads, statistic
 from objectives.errors import ObjectiveError
 from objectives.ops import Tensor, centred, group_index, group_sum, largest, random_subset, torch
-from objectives.part import REQUIRED, Aggregate, Mask, Penalty, Weight, parameter
+from objectives.part import REQUIRED, Aggregate, Mask, Part, Penalty, Weight, parameter
 from objectives.parts.losses import EntropyBonus
 from objectives.recipes import recipe
 from objectives.zoo import register
@@ -32,10 +32,10 @@ class ClipCov(Mask):
     shrinks_denominator = False
     spares_clipped = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
+        yield from super().notices(parts)
         if self.low >= self.high:
-            raise ObjectiveError(f"clip_cov: no covariance is above low={self.low:g} and below high={self.high:g}")
+            yield f"{self.name}: masks nothing, as low={self.low:g} is not below high={self.high:g}. Lower it."
 
     def keeps(self, batch: Prepared) -> Tensor:
         cov = covariance(batch, self.name)
@@ -155,8 +155,6 @@ class SurprisalReweighting(Weight):
         super().__post_init__()
         if self.adaptive and self.target_entropy is None:
             raise ObjectiveError(f"{self.name}: adaptive=true follows target_entropy, which is none")
-        if self.adaptive and (self.amplify > 1.5 or self.attenuate < 0.5):
-            raise ObjectiveError(f"{self.name}: adaptive=true keeps amplify at most 1.5, and attenuate at least 0.5")
 
     @property
     def needs(self) -> frozenset[str]:

@@ -406,13 +406,10 @@ class SamplerCorrection(Weight):
     level: str = parameter("token", LEVELS, "whose ratio: the token's, or the response's product or geometric mean")
     outside: str = parameter("clamp", ("clamp", "drop"), "a weight outside becomes the bound, or 0")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.cap is not None and self.low > self.cap:
-            raise ObjectiveError(f"sampler_correction: low={self.low:g} exceeds cap={self.cap:g}")
-
     def notices(self, parts: Mapping[str, Part]) -> Iterator[str]:
         yield from super().notices(parts)
+        if self.cap is not None and self.low > self.cap:
+            yield f"{self.name}: low={self.low:g} exceeds cap={self.cap:g}. Lower one of them."
         for part in parts.values():
             is_late = isinstance(part, Weight) and part.additive and not part.shares_advantage
             if is_late and getattr(part, "source", "") == "current" and NoReward.name not in parts:

@@ -21,7 +21,7 @@ from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import RESULTS, read_results, without_code
-from rlzoo.experiment.claim import kept_content
+from rlzoo.experiment.claim import COMMIT, kept_content
 from rlzoo.experiment.identity import RecordedRun, changed_sources, read_objective
 from rlzoo.experiment.run_folder import METRICS, STEP, TIMINGS, RunFolder, missing_steps
 from rlzoo.files import read_json_file, read_json_lines
@@ -239,6 +239,8 @@ def _check_same_content(runs: Sequence[FinishedRun]) -> None:
         for key, files in (kept_content(run.folder) or {}).items():
             if run.has_own(key) or (key == "model.name" and run.has_own("model.revision")):
                 continue
+            if COMMIT in files:  # of a hub, where any edit makes a new one: see `different_commits`
+                continue
             known, other = began.setdefault(key, (files, run))
             if differing := sorted(name for name in {*known, *files} if known.get(name) != files.get(name)):
                 raise UserError(
@@ -246,6 +248,20 @@ def _check_same_content(runs: Sequence[FinishedRun]) -> None:
                     f"{key}, {one_line(', '.join(differing))}; leave one of them out, or train it again with another "
                     f"output="
                 )
+
+
+def different_commits(runs: Sequence[FinishedRun]) -> list[str]:
+    """Says which models of the hub runs began with at several commits."""
+    commits: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for key, files in (kept_content(run.folder) or {}).items():
+            if COMMIT in files and not (run.has_own(key) or run.has_own("model.revision")):
+                commits.setdefault(key, {})[files[COMMIT][:8]] = None
+    return [
+        f"Runs began with different commits of {key}: {', '.join(of_key)}; the files may differ."
+        for key, of_key in commits.items()
+        if len(of_key) > 1
+    ]
 
 
 def unknown_code(runs: Sequence[FinishedRun]) -> list[str]:

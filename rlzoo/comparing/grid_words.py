@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -85,20 +85,21 @@ def read_grid_words(words: Sequence[str], ablated: Sequence[str] = ()) -> GridWo
         raise UserError("name= is empty; give it a value, or leave it out")
     if any(is_of_a_run(Path(word)) for word in settings):
         settings += [f"trust={path}" for path in trusted.trust]
-    check_words(load_config(settings))
+    goes_on = ((keys.folder or default_folder(settings)) / GRID).exists()
+    check_words(replace(load_config(settings), resume=goes_on))
     rows = [RowWords.read(word) for word in others if not is_setting(word)]
     for row in (*rows, *map(RowWords.read, ablated)):
-        _check_row(row, settings)
+        _check_row(row, settings, goes_on)
     return GridWords(keys, up_to, rows, tuple(settings), tuple(trusted.trust))
 
 
-def _check_row(row: RowWords, settings: Sequence[str]) -> None:
+def _check_row(row: RowWords, settings: Sequence[str], goes_on: bool) -> None:
     parse(row.expression)
     for word in row.settings:
         if word.partition("=")[0] in OF_THE_GRID or word.endswith((".yaml", ".yml")):
             raise UserError(f"{word} in {str(row)!r}: a row cannot have it of its own; give it to the whole grid")
     if row.settings:
-        check_words(load_config([*settings, *row.settings]))
+        check_words(replace(load_config([*settings, *row.settings]), resume=goes_on))
 
 
 def refuse_lists(words: Sequence[str]) -> None:

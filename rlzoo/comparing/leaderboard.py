@@ -16,7 +16,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rlzoo.comparing.eval_history import Area, shared_steps
-from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, different_versions, unknown_code
+from rlzoo.comparing.finished_runs import (
+    FinishedRun,
+    check_comparable,
+    different_commits,
+    different_versions,
+    unknown_code,
+)
 from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
 from rlzoo.comparing.result_table import ResultTable, scores_of
 from rlzoo.comparing.results import (
@@ -32,9 +38,11 @@ from rlzoo.comparing.results import (
     with_macro_averages,
 )
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
+from rlzoo.config import deciding
 from rlzoo.config.decoding import Decoding
+from rlzoo.config.schema import GRID_IDENTITY
 from rlzoo.errors import UserError, nearest
-from rlzoo.experiment.identity import unique_labels
+from rlzoo.experiment.identity import digest, unique_labels
 from rlzoo.files import read_json, write_json
 from rlzoo.statistics.verdicts import Verdicts
 
@@ -204,7 +212,7 @@ def make_leaderboard(
         looks=looks,
         alike=results.alike,
         primary=results.primary,
-        notes=[*notes, *unknown_code(runs), *different_versions(runs)],
+        notes=[*notes, *unknown_code(runs), *different_versions(runs), *different_commits(runs)],
         token_curves=token_curves(of_row),
         rewards=rewards,
         untrained=_untrained(of_row[base]),
@@ -459,11 +467,11 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def analysed_seeds(runs: Iterable[FinishedRun], are_of_one_grid: bool = True) -> dict[str, list[int]]:
-    """The seeds of each row, by a name for the count of analyses; other runs may be of several models and tasks."""
+    """The seeds of each row, by a name for the count of analyses; other runs may have several settings."""
     seeds: dict[str, list[int]] = {}
     for run in runs:
-        kind = [] if are_of_one_grid else [run.config.model.name, run.config.task.name]
-        seeds.setdefault(json.dumps([*run.identity, *kind]), []).append(run.config.seed)
+        settings = [] if are_of_one_grid else [digest(json.dumps(deciding(run.config, GRID_IDENTITY), sort_keys=True))]
+        seeds.setdefault(json.dumps([*run.identity, *settings]), []).append(run.config.seed)
     return seeds
 
 

@@ -72,14 +72,16 @@ def _seen(records: Iterable[Record]) -> str:
 def table_of(records: Iterable[Record]) -> Table:
     """The table of what was logged at each step; lines of one step add up, and of two values the later one holds.
 
-    Lines are counted where none has a `step`; else those without one are left out.
+    Lines are counted where most have no `step`; of both kinds the fewer are left out.
     """
     lines = [line for record in records if (line := _known(record)).keys() - {"step"}]
-    placed = [line for line in lines if "step" in line]
-    if 0 < len(placed) < len(lines):
-        _logger.warning("%d of %d lines have no step and are left out", len(lines) - len(placed), len(lines))
+    placed, others = ([line for line in lines if ("step" in line) == has_step] for has_step in (True, False))
+    read, lost = (placed, others) if len(placed) >= len(others) else (others, placed)
+    if lost:
+        what = "a step, as others have none," if read is others else "no step"
+        _logger.warning("%d of %d lines have %s and are left out", len(lost), len(lines), what)
     steps: dict[float, dict[str, float]] = defaultdict(dict)
-    for number, values in enumerate(placed or lines, 1):
+    for number, values in enumerate(read, 1):
         step = values.pop("step", float(number))
         if abs(step) <= LAST_STEP:
             steps[step] |= values

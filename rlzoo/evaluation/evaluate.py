@@ -24,6 +24,7 @@ from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.sampler import GradedRollouts, Sampler
 from rlzoo.statistics.aggregates import majority_at_k, pass_at_k, powers_of_two
 from rlzoo.statistics.intervals import Estimate, mean_over_problems
+from rlzoo.tasks import is_dataset
 from rlzoo.tasks.base import KnowsCalls, Problem, Task
 from rlzoo.tasks.grading import GraderPool
 from rlzoo.tasks.regrading import grading_keys, to_json
@@ -157,13 +158,13 @@ _CUT_BY = (
 def holds_out_others(run: RunFolder, task: TaskConfig, held_out: Sequence[Problem]) -> bool:
     """Whether a run was evaluated on other questions than are held out now, and may have trained on these.
 
-    An earlier version chose the questions to hold out with `task.instruction` behind them, so that only a run that has
-    one is looked at. Of a task that is cut by other keys, the answer is False.
+    Earlier versions read rows that are left out now, and chose the questions to hold out with `task.instruction` behind
+    them. Of what is no dataset, and of one that is cut by other keys, the answer is False.
     """
     before = run.read_config().task
     files = sorted((run / "evaluation").glob("step-*.jsonl"))
     is_cut_alike = all(getattr(task, key) == getattr(before, key) for key in _CUT_BY)
-    if not before.instruction or not files or not is_cut_alike:
+    if not files or not is_cut_alike or not is_dataset(task.name):
         return False
     asked = dict.fromkeys(record["problem"] for record in read_json_lines(files[0], RECORD))
     return any(id != problem.id for id, problem in zip(asked, held_out, strict=False))

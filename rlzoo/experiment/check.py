@@ -17,7 +17,7 @@ from objectives import OF_TURNS, UNREPORTED, Objective, parse
 from objectives.parts.advantages import SoftOverlong
 from rlzoo.config import Config, LoraConfig, ModelConfig, RolloutConfig, TaskConfig, TrainConfig, read_decodings
 from rlzoo.errors import UserError, nearest
-from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate
+from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate, refuse_idle_revision
 from rlzoo.rollout import check_engine, check_engine_name, engine_traits
 from rlzoo.tasks import check_task, load_task, refuse_idle_splits
 from rlzoo.tasks.base import Problem
@@ -51,6 +51,8 @@ def check(config: Config) -> "Experiment":
     check_engine(config)
     objective = parse(config.objective)
     check_objective(objective, config.model, config.task, config.rollout)
+    if not config.resume:
+        _check_overlong(objective, config.rollout.max_response_tokens)
     _check_is_read(objective, config.model, config.task)
     _check_stale(objective, config.task, config.rollout)
     check_old_logp(objective, config.rollout)
@@ -92,7 +94,8 @@ def check_words(config: Config) -> None:
                 locate(other)
     _check_packages(config.model.lora)
     check_task(config.task)
-    if not config.resume:
+    if not config.resume:  # earlier versions took and recorded these
+        refuse_idle_revision(config.model)
         refuse_idle_splits(config.task)
     check_response_limit(config)
 
@@ -251,7 +254,6 @@ def check_objective(objective: Objective, model: ModelConfig, task: TaskConfig, 
             f"objective={objective}: {reader} needs a reference model, but model.reference=none; "
             f"set model.reference=initial, or remove the part with -{reader}"
         )
-    _check_overlong(objective, rollout.max_response_tokens)
     _check_teacher_is_there(objective, model.teacher, task.teacher_prompt)
     _refuse_comparison(objective, rollout)
     _check_turns(objective, task)

@@ -59,7 +59,7 @@ _OF_MODEL = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
 )
 """What decides what a model reads, calculates and ends with."""
-_COMMIT = "commit"
+COMMIT = "commit"
 """Stands for the files of a model on the hub, which a commit never changes."""
 _logger = logging.getLogger(__name__)
 
@@ -302,7 +302,7 @@ def _of_model(config: ModelConfig) -> Mapping[str, str]:
     if folder.is_dir():
         return _checksums(folder, {path for pattern in _OF_MODEL for path in folder.glob(pattern)})
     cached = try_to_load_from_cache(source.path, "config.json", revision=source.options["revision"])
-    return {_COMMIT: Path(cached).parent.name} if isinstance(cached, str) else {}
+    return {COMMIT: Path(cached).parent.name} if isinstance(cached, str) else {}
 
 
 def _of_data(path: Path) -> Mapping[str, str]:

@@ -33,6 +33,13 @@ class Pretrained:
     options: dict[str, Any]
 
 
+def refuse_idle_revision(config: ModelConfig) -> None:
+    """Raises UserError for `model.revision` of a model that is not on the hub."""
+    is_shipped = config.name.startswith(("embedded:", "package:"))
+    if config.revision and (is_shipped or Path(config.name).expanduser().is_dir()):
+        raise UserError(f"model.revision={config.revision} has no effect on model.name={config.name}; leave it out")
+
+
 def locate(config: ModelConfig) -> Pretrained:
     """Resolves `model.name`; `package:NAME` is converted once into Hugging Face's assets cache.
 
@@ -41,8 +48,6 @@ def locate(config: ModelConfig) -> Pretrained:
     checksums.
     """
     scheme, _, rest = config.name.partition(":")
-    if config.revision and (scheme in ("embedded", "package") or Path(config.name).expanduser().is_dir()):
-        raise UserError(f"model.revision={config.revision} has no effect on model.name={config.name}; leave it out")
     if scheme == "embedded":
         return Pretrained(str(_embedded(rest)), {})
     if scheme == "package":

@@ -30,6 +30,7 @@ __all__ = [
     "check_task",
     "demonstrated_task",
     "grade",
+    "is_dataset",
     "load_task",
     "load_to_grade",
     "refuse_idle_splits",
@@ -214,13 +215,18 @@ def _check_dataset(config: TaskConfig) -> None:
     _refuse(config, "a dataset", "options", "problems")
 
 
+def is_dataset(name: str) -> bool:
+    """Whether `task.name` is a file, a folder or a hub id."""
+    return not (name in OWN or name.startswith(_REASONING_GYM) or written_outside(name))
+
+
 def refuse_idle_splits(config: TaskConfig, typed: Container[str] | None = None) -> None:
     """Raises UserError for a key that says how a dataset is cut, is not the default, and changes nothing.
 
     What a run has recorded may have such keys, as earlier versions took them: then only those `typed` are refused, or
     nothing is asked. `task.held_out_seed` of a folder with two splits is warned of where that is read.
     """
-    if config.name in OWN or config.name.startswith(_REASONING_GYM) or written_outside(config.name):
+    if not is_dataset(config.name):
         return
     for key, kind in _idle_splits(config):
         if typed is None or f"task.{key}" in typed:

@@ -233,7 +233,8 @@ def load_trainer(
     different ones.
     """
     config = experiment.config
-    _check_held_out(experiment, folder)
+    if learns:
+        _check_held_out(experiment, folder)
     checkpoint = checkpoint_of_all(folder, step)
     set_seed(config.seed)
     with GraderPool.of(config.task, experiment.task.grader, config.train.steps) as graders:
@@ -269,9 +270,8 @@ def _check_held_out(experiment: Experiment, folder: RunFolder) -> None:
     """Raises UserError for a run that would now train on what it was evaluated on."""
     if folder.config.exists() and holds_out_others(folder, experiment.config.task, experiment.held_out):
         raise UserError(
-            f"task.instruction={experiment.config.task.instruction!r}: the run in {folder.path} held out other "
-            f"questions, which an earlier version chose by the instruction as well; go on with that version, or begin "
-            f"afresh with another output="
+            f"task.name={experiment.config.task.name}: the run in {folder.path} held out other questions, as its data "
+            f"or its version of rlzoo were others; go on with these, or begin afresh with another output="
         )
 
 

@@ -54,6 +54,10 @@ def test_analyses_of_runs_outside_of_a_grid_are_counted_where_the_leaderboard_is
         runs = [tmp_path / f"{objective}-{seed}" for objective in ("grpo", "dapo") for seed in range(count)]
         rlzoo.leaderboard(*runs, output=tmp_path / "out", progress=False)
         assert ("corrected for 2 analyses" in (tmp_path / "out" / "leaderboard.md").read_text()) == says
+    other = make_run(tmp_path / "stapo-7", "stapo", 7, 0.5, "train.learning_rate=3e-6")
+    with pytest.raises(UserError, match="cannot be compared"):
+        rlzoo.leaderboard(*runs, other, output=tmp_path / "new", progress=False)
+    assert not (tmp_path / "new").exists(), "what is refused is no analysis"
 
 
 @pytest.mark.parametrize(

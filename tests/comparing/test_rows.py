@@ -10,7 +10,7 @@ import pytest
 from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
 from rlzoo.comparing.grid import Grid, read_grid, settings_of
-from rlzoo.comparing.grid_words import RowWords, default_folder, meant
+from rlzoo.comparing.grid_words import RowWords, default_folder, meant, read_grid_words
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
@@ -124,6 +124,20 @@ def test_a_mistake_in_a_row_is_one_line_that_says_what_to_write(
 
 
 # ---- grids of other calls and versions -------------------------------------------------------------------------------
+
+
+def test_a_grid_goes_on_with_a_key_that_a_new_one_is_refused_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n' * 3)
+    words = ("grpo", "seeds=0", "task.name=rows.jsonl", f"output={tmp_path}/old", "rollout.max_response_tokens=4")
+    idle = ("task.split=dev", "model.revision=main")
+    for word in idle:
+        assert word.partition("=")[0] in error_of(capsys, "compare", *words, word)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "grid.json").write_text("{}")
+    assert {*idle} <= {*read_grid_words([*words, *idle]).settings}
 
 
 def test_a_grid_with_lists_of_values_and_rows_that_were_left_out_is_read(tmp_path: Path) -> None:

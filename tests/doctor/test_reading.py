@@ -141,6 +141,8 @@ def test_a_line_without_a_step_takes_no_other_ones_place(caplog: pytest.LogCaptu
     assert "1 of 3 lines have no step and are left out" in caplog.text
     counted = table_of([{"reward": 0.5}, {"note": "of no metric"}, {"reward": 0.25}, {"step": 7}])
     assert counted["step"].tolist() == [1, 2] and counted["reward"].tolist() == [0.5, 0.25]
+    most = table_of([{"reward": 0.5}, {"reward": 0.25}, {"step": 50, "accuracy": 0.75}])
+    assert most["reward"].tolist() == [0.5, 0.25] and "1 of 3 lines have a step, as others have none," in caplog.text
 
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:

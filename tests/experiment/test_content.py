@@ -111,21 +111,20 @@ def test_a_run_that_did_not_record_it_is_told_of_and_does_from_then_on(
         claim(folder, config())
 
 
-@pytest.mark.parametrize(("told", "moved"), [("Box it.", True), ("", False)])
-def test_a_run_that_held_out_other_questions_does_not_train_on_them(folder: RunFolder, told: str, moved: bool) -> None:
+@pytest.mark.parametrize("told", ["Box it.", ""])
+def test_a_run_that_held_out_other_questions_does_not_train_on_them(folder: RunFolder, told: str) -> None:
     words = [f"task.instruction={told}"] * bool(told)
     asked = load_config(["output=told", "model.name=model", DATA[0], *words, "rollout.max_response_tokens=2"])
     experiment, run = check(asked), RunFolder(Path("told"))
     claim(run, asked).close()
     of_before, now = experiment.task.train[0], experiment.task.held_out[0]
-    for problem, is_refused in ((now, False), (of_before, moved)):
+    for problem, is_refused in ((now, False), (of_before, True)):
         record = {"problem": problem.id, "sample": 0, "correct": 0, "response": "", "outcome": "graded"}
         write_json_lines(run / "evaluation" / "step-000000-T1-p1.jsonl", [record])
         assert holds_out_others(run, asked.task, experiment.held_out) == is_refused
         assert not holds_out_others(run, replace(asked.task, held_out_seed=5), experiment.held_out)
-    if moved:
-        with pytest.raises(UserError, match=r"^task\.instruction='Box it\.': the run in told held out other questions"):
-            load_trainer(experiment, Accelerator(), run).__enter__()
+    with pytest.raises(UserError, match=r"^task\.name=rows\.jsonl: the run in told held out other questions"):
+        load_trainer(experiment, Accelerator(), run).__enter__()
 
 
 def test_a_model_of_the_hub_is_its_commit(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:

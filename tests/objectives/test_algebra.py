@@ -276,6 +276,8 @@ NOTICES = {
     "dapo+dynamic_sampling_by_reward": "dynamic_sampling, dynamic_sampling_by_reward: each is a filter of groups",
     "topr+live_only": "live_only: drops next to nothing, as A of signed_reward is hardly ever 0.",
     "real+group_norm": "group_norm: group_contrast reads only the sign of A.",
+    "grpo+sampler_correction(low=3,cap=2)": "sampler_correction: low=3 exceeds cap=2. Lower one of them.",
+    "grpo+clip_cov(low=5,high=5)": "clip_cov: masks nothing, as low=5 is not below high=5. Lower it.",
 }
 
 
