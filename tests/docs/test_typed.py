@@ -82,6 +82,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(folder / RUN, folder / "runs" / name)
     shutil.copytree(folder / RUN / "checkpoints" / "step-000001", folder / "my_model")
     (folder / "my.jsonl").write_text('{"question": "1+1=", "answer": "2"}\n{"question": "1+2=", "answer": "3"}\n' * 16)
+    (folder / "my.csv").write_text("question,answer\n" + "1+1=,2\n1+2=,3\n" * 16)
     (folder / "answers.jsonl").write_text('{"gold": "2", "response": "It is \\\\boxed{2}."}\n')
     answers = [f"{method},{seed},p,0,1\n" for method in ("grpo", "dapo") for seed in (0, 1)]
     (folder / "results.csv").write_text("method,seed,problem,sample,value\n" + "".join(answers))
