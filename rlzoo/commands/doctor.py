@@ -18,10 +18,11 @@ def declare(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Says what is found; 1 if anything is."""
     from rlzoo.doctor.detectors import examine
-    from rlzoo.doctor.readers import read_table
+    from rlzoo.doctor.readers import read_log
     from rlzoo.report.doctor import as_data, print_examination
 
-    examination = examine(read_table(Path(arguments.source)))
+    table, trainer = read_log(Path(arguments.source))
+    examination = examine(table, trainer=trainer)
     if arguments.json:
         print(json.dumps(as_data(arguments.source, examination), indent=2))
     else:

@@ -117,6 +117,31 @@ def _at(table: Table, name: str, row: int) -> float:
     return float(column(table, name)[row])
 
 
+IN_OTHERS: Mapping[str, Mapping[str, str]] = {
+    "trl": {
+        "train.learning_rate": "learning_rate",
+        "rollout.max_response_tokens": "max_completion_length",
+        "model.precision=float32": "bf16=False",
+        "rlzoo task shows": "log_completions=True shows",
+        "rlzoo inspect RUN shows": "the touched/ metrics of objectives.adapters.trl show",
+    },
+    "verl": {
+        "train.learning_rate": "actor_rollout_ref.actor.optim.lr",
+        "rollout.max_response_tokens": "data.max_response_length",
+        "model.precision=float32": "train in float32",
+        "rlzoo task shows": "trainer.rollout_data_dir=FOLDER keeps",
+        "rlzoo inspect RUN shows": "the touched/ metrics of objectives.adapters.verl show",
+    },
+}
+"""Trainer -> words of ours in a reason or a setting -> what its user types or reads for them."""
+
+
+def _in_words_of(trainer: str, text: str) -> str:
+    for ours, theirs in IN_OTHERS.get(trainer, {}).items():
+        text = text.replace(ours, theirs)
+    return text
+
+
 # ---- detectors -------------------------------------------------------------------------------------------------------
 
 
@@ -361,8 +386,8 @@ DETECTORS: tuple[Detector, ...] = (
 """In the order in which failure modes hide each other: a later one may show only once those before are gone."""
 
 
-def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examination:
-    """What the detectors find in a table."""
+def examine(table: Table, detectors: Sequence[Detector] = DETECTORS, trainer: str = "") -> Examination:
+    """What the detectors find in a table; what to do is said in the keys of the trainer that wrote it ("": ours)."""
     findings, unseen = list[Detection](), dict[str, str]()
     for detector in detectors:
         lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
@@ -376,7 +401,7 @@ def examine(table: Table, detectors: Sequence[Detector] = DETECTORS) -> Examinat
         elif np.isnan(values).all():
             unseen[detector.name] = detector.silence
         elif (showing := np.flatnonzero(detector.shows(values))).size:
-            findings.append(_finding(detector, table, values, int(showing[0])))
+            findings.append(_finding(detector, table, values, int(showing[0]), trainer))
     steps = len(column(table, "step"))
     return Examination(steps, tuple(sorted(findings, key=lambda finding: finding.step)), unseen)
 
@@ -391,7 +416,7 @@ def standstill(table: Table) -> list[Detection]:
     return found
 
 
-def _finding(detector: Detector, table: Table, values: Array, row: int) -> Detection:
+def _finding(detector: Detector, table: Table, values: Array, row: int, trainer: str = "") -> Detection:
     return Detection(
         name=detector.name,
         step=int(column(table, "step")[row]),
@@ -399,9 +424,9 @@ def _finding(detector: Detector, table: Table, values: Array, row: int) -> Detec
         threshold=detector.threshold,
         below=detector.below,
         unit=detector.unit,
-        reason=detector.reason(table, row),
+        reason=_in_words_of(trainer, detector.reason(table, row)),
         failure_mode=detector.failure_mode,
-        setting=detector.setting,
+        setting=_in_words_of(trainer, detector.setting),
     )
 
 

@@ -37,7 +37,7 @@ class NewLines:
 
 
 class Following:
-    """Examines a run of ours step by step, and gives each finding once, when it first shows."""
+    """Examines a run step by step, and gives each finding once, when it first shows."""
 
     def __init__(
         self,
@@ -47,9 +47,14 @@ class Following:
         done: Iterable[Record] = (),
         responses: Path | None = None,
         old_logp: str = "",
+        trainer: str = "",
     ) -> None:
-        """`responses` is the file to which the run adds some of each step, `old_logp` its `rollout.old_logp`."""
+        """`responses` is the file to which the run adds some of each step, `old_logp` its `rollout.old_logp`.
+
+        `trainer` says in which trainer's keys a remedy is given, as in `examine`.
+        """
         self.size, self.objective, self.old_logp = (groups, responses_per_group), objective, old_logp
+        self.trainer = trainer
         self.responses: Iterable[Record] = () if responses is None else NewLines(responses)
         self.records = list(self._with_repetition(list(done)))
         self.named = {finding.name for finding in self._findings()}
@@ -89,4 +94,4 @@ class Following:
 
     def _findings(self) -> tuple[Detection, ...]:
         table = self._table()
-        return examine(table, LIVE).findings if table else ()
+        return examine(table, LIVE, self.trainer).findings if table else ()

@@ -48,6 +48,11 @@ _HANDED_OVER = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 
 def read_table(path: Path) -> Table:
     """The table of a run's folder, a log or a table, finished or not. Raises UserError for what holds no step."""
+    return read_log(path)[0]
+
+
+def read_log(path: Path) -> tuple[Table, str]:
+    """The same, and the trainer that wrote it: "trl", "verl", or empty for a run or a table of ours."""
     try:
         if not path.exists():
             raise UserError(f"{path} does not exist; give the folder of a run, {TRAINER_STATE}, a log, or a table")
@@ -60,7 +65,18 @@ def read_table(path: Path) -> Table:
         raise UserError(
             f"{path} has no line with a metric that is known here{_seen(records)}; columns may be called {known}"
         )
-    return table
+    return table, _trainer_of(records)
+
+
+def _trainer_of(records: Iterable[Record]) -> str:
+    """The other trainer whose names the metrics have, if one has them all."""
+    found = {
+        trainer
+        for name in {name for record in records for name in record}
+        for trainer, prefixes in TRAINERS.items()
+        if name.startswith(prefixes)
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _seen(records: Iterable[Record]) -> str:
@@ -255,6 +271,13 @@ def _number(value: Any) -> float | None:
 # TRL: `trl/trainer/grpo_trainer.py` (`_metrics`, `log`), commit f2cd577; `grad_norm` and `learning_rate` are
 # transformers'. verl: `verl/trainer/ppo/metric_utils.py`, `verl/workers/actor/dp_actor.py`,
 # `verl/utils/debug/metrics.py` and `verl/trainer/ppo/rollout_corr_helper.py`, commit b178a3c.
+
+
+TRAINERS: Mapping[str, tuple[str, ...]] = {
+    "trl": ("completions/", "frac_reward_zero_std", "clip_ratio/", "sampling/"),
+    "verl": ("actor/", "critic/", "response_length/"),
+}
+"""Trainer -> how names begin that only its logs have."""
 
 
 def _sources(*patterns: str) -> tuple[re.Pattern[str], ...]:

@@ -18,20 +18,20 @@ from rlzoo.files import read_json
 SECONDS, LONGEST_VALUE = 30.0, 1 << 24
 STEPS = ("train/global_step", "_step")
 """What wandb and trackio call a step besides their own count, the best first."""
-_PROJECT = "*.db"
+_EVENTS = "events.out.tfevents.*"
 _HEAD, _BLOCK, _CHUNK = 7, 1 << 15, struct.Struct("<IHB")
 _WHOLE, _FIRST, _LAST = 1, 2, 4
 _logger = logging.getLogger(__name__)
 
 
 def tracker_files(folder: Path) -> list[Path]:
-    """The files of a tracker in a folder, by name; of one tracker alone. Raises UserError for several of trackio's
-    projects, which are different runs.
+    """The files of a tracker in a folder, by name; of one tracker alone. Raises UserError for several files of trackio
+    or wandb, which are different runs.
     """
     files = next((found for pattern in _READERS if (found := sorted(filter(Path.is_file, folder.glob(pattern))))), [])
-    if len(files) > 1 and files[0].match(_PROJECT):
+    if len(files) > 1 and not files[0].match(_EVENTS):
         names = one_line(", ".join(file.name for file in files))
-        raise UserError(f"{folder} has several projects of trackio: {names}; give one of these files")
+        raise UserError(f"{folder} has files of several runs: {names}; give one of these files")
     return files
 
 
@@ -120,5 +120,5 @@ def _logged(data: bytes) -> Iterator[bytes]:
             parts = []
 
 
-_READERS = {"events.out.tfevents.*": _tensorboard, "*.wandb": _wandb, _PROJECT: _trackio}
+_READERS = {_EVENTS: _tensorboard, "*.wandb": _wandb, "*.db": _trackio}
 """Name of a file -> its reader."""

@@ -14,13 +14,13 @@ class DoctorCallback(TrainerCallback):
     """Warns of each finding of `rlzoo doctor` once, when it first shows in what the trainer logs."""
 
     def __init__(self) -> None:
-        self.following = Following(0, 0, "")
+        self.following = Following(0, 0, "", trainer="trl")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
         """Knows what was logged before a run was resumed."""
-        self.following = Following(0, 0, "", list(state.log_history))
+        self.following = Following(0, 0, "", list(state.log_history), trainer="trl")
 
     def on_log(
         self,

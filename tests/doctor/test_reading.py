@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
-from rlzoo.doctor.readers import TRAINER_STATE, read_table, repetition, run_records, table_of
+from rlzoo.doctor.detectors import DETECTORS, IN_OTHERS, examine
+from rlzoo.doctor.readers import TRAINER_STATE, read_log, read_table, repetition, run_records, table_of
 from rlzoo.errors import UserError
 
 TRL = [
@@ -123,6 +124,25 @@ def test_a_log_of_another_trainer_is_the_same_table(kind: str, tmp_path: Path) -
         np.testing.assert_allclose(table["groups_without_signal"], 0.125)
     else:
         assert "groups_without_signal" not in table
+
+
+@pytest.mark.parametrize(
+    ("lines", "trainer", "key"),
+    [
+        ([{**it, "completions/clipped_ratio": 1.0} for it in TRL], "trl", "(max_completion_length)"),
+        ([{**it, "response_length/clip_ratio": 1.0} for it in VERL], "verl", "(data.max_response_length)"),
+        ([{"step": step, "truncated": 1.0} for step in (1, 2, 3)], "", "(rollout.max_response_tokens)"),
+    ],
+)
+def test_what_to_do_is_said_in_the_keys_of_the_trainer_that_wrote_the_log(
+    lines: list[Any], trainer: str, key: str, tmp_path: Path
+) -> None:
+    table, found = read_log(written(tmp_path / "log.jsonl", lines))
+    (finding,) = examine(table, trainer=found).findings
+    assert found == trainer and finding.name == "truncation" and finding.setting.endswith(key)
+    for words in IN_OTHERS.values():
+        said = " ".join(detector.setting for detector in DETECTORS)
+        assert all(ours in said for ours in words)
 
 
 def test_a_table_in_csv_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
@@ -320,12 +340,12 @@ def test_a_run_of_trackio_without_an_id_is_read(tmp_path: Path) -> None:
     assert read_table(without_id)["reward"].tolist() == [0.5]
 
 
-def test_several_projects_of_trackio_are_no_one_run(tmp_path: Path) -> None:
-    for name in ("beta", "alpha"):
-        database(tmp_path / f"{name}.db", METRICS, LOGGED)
-    with pytest.raises(UserError, match=r"has several projects of trackio: alpha\.db, beta\.db; give one of these"):
+@pytest.mark.parametrize("kind", ["db", "wandb"])
+def test_files_of_several_runs_are_no_one_run(kind: str, tmp_path: Path) -> None:
+    for name in ("alpha", "beta"):
+        (tmp_path / f"{name}.{kind}").touch()
+    with pytest.raises(UserError, match=rf"several runs: alpha\.{kind}, beta\.{kind}; give one of these files"):
         read_table(tmp_path)
-    assert read_table(tmp_path / "beta.db")["reward"].tolist() == [0.5]
 
 
 def test_a_folder_with_a_pipe_beside_a_file_of_a_tracker_is_read(tmp_path: Path) -> None:
