@@ -1,7 +1,7 @@
 """Runs that are done, read back from their folders, and what was measured of them; whether they may be compared."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -235,28 +235,32 @@ def _check_same_code(runs: Sequence[FinishedRun]) -> None:
 def _check_same_content(runs: Sequence[FinishedRun]) -> None:
     """Refuses runs that began with different weights or data, where both are known and no row has its own."""
     began: dict[str, tuple[Mapping[str, str], FinishedRun]] = {}
+    for run, key, files in _shared_content(runs):
+        if COMMIT in files:  # of a hub, where any edit makes a new one: see `different_commits`
+            continue
+        known, other = began.setdefault(key, (files, run))
+        if differing := sorted(name for name in {*known, *files} if known.get(name) != files.get(name)):
+            raise UserError(
+                f"{other.folder.path} and {run.folder.path} cannot be compared: they began with different files of "
+                f"{key}, {one_line(', '.join(differing))}; leave one of them out, or train it again with another "
+                f"output="
+            )
+
+
+def _shared_content(runs: Sequence[FinishedRun]) -> Iterator[tuple[FinishedRun, str, Mapping[str, str]]]:
+    """(Run, key that names weights or data, digests of the files) where the run's row has no such key of its own."""
     for run in runs:
         for key, files in (kept_content(run.folder) or {}).items():
-            if run.has_own(key) or (key == "model.name" and run.has_own("model.revision")):
-                continue
-            if COMMIT in files:  # of a hub, where any edit makes a new one: see `different_commits`
-                continue
-            known, other = began.setdefault(key, (files, run))
-            if differing := sorted(name for name in {*known, *files} if known.get(name) != files.get(name)):
-                raise UserError(
-                    f"{other.folder.path} and {run.folder.path} cannot be compared: they began with different files of "
-                    f"{key}, {one_line(', '.join(differing))}; leave one of them out, or train it again with another "
-                    f"output="
-                )
+            if not run.has_own(key) and not (key == "model.name" and run.has_own("model.revision")):
+                yield run, key, files
 
 
 def different_commits(runs: Sequence[FinishedRun]) -> list[str]:
     """Says which models of the hub runs began with at several commits."""
     commits: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for key, files in (kept_content(run.folder) or {}).items():
-            if COMMIT in files and not (run.has_own(key) or run.has_own("model.revision")):
-                commits.setdefault(key, {})[files[COMMIT][:8]] = None
+    for _, key, files in _shared_content(runs):
+        if COMMIT in files:
+            commits.setdefault(key, {})[files[COMMIT][:8]] = None
     return [
         f"Runs began with different commits of {key}: {', '.join(of_key)}; the files may differ."
         for key, of_key in commits.items()
