@@ -39,7 +39,10 @@ def failure_mode_words(name: Name) -> str:
 
 
 def claims_list(contribution: Sequence[str]) -> str:
-    """What the suite found of the parts that are a method's idea."""
+    """What claims table and suite found of the single parts that are a method's idea."""
     claims = dict.fromkeys(claim for part in contribution for claim in claims_about(part))
     lines = [f"- {claim.text} {claim.summary} ({claim.paper})." for claim in claims if claim.effect is not None]
-    return "\n".join(lines) or "No claim about it was asked of runs here."
+    whole = "Claims about whole methods are in [the table of claims](../benchmarks/claims/README.md)."
+    if not lines:
+        return f"No claim about a single part of its idea was asked of runs here. {whole}"
+    return "\n".join([f"Of its single parts, each added to or taken out of another objective. {whole}\n", *lines])

@@ -45,11 +45,11 @@ class ClaimEvidence:
 
     @property
     def summary(self) -> str:
-        """The verdict with the effect, its interval and how many seeds it is of."""
+        """The two arms, the verdict, and the first arm's score less the second's with interval and number of seeds."""
+        judged = f"{self.objective} less {self.against} in {self.experiment}: {self.verdict}"
         if self.effect is None or self.low is None or self.high is None:
-            return f"{self.experiment}: {self.verdict}"
-        interval = f"[{self.low:.3g}, {self.high:.3g}]"
-        return f"{self.experiment}: {self.verdict}, {self.score} {self.effect:+.3g} {interval}, {self.seeds} seeds"
+            return judged
+        return f"{judged}, {self.score} {self.effect:+.3g} [{self.low:.3g}, {self.high:.3g}], {self.seeds} seeds"
 
 
 @dataclass(frozen=True)
