@@ -387,7 +387,7 @@ DETECTORS: tuple[Detector, ...] = (
 
 
 def examine(table: Table, detectors: Sequence[Detector] = DETECTORS, trainer: str = "") -> Examination:
-    """What the detectors find in a table; what to do is said in the keys of the trainer that wrote it ("": ours)."""
+    """What the detectors find in a table; remedies have the keys of the trainer that wrote it ("": ours)."""
     findings, unseen = list[Detection](), dict[str, str]()
     for detector in detectors:
         lacking = [name for name in detector.needs if not np.isfinite(column(table, name)).any()]
