@@ -157,6 +157,7 @@ def _child(cases: Sequence[Case], seeds: Seeds, sandbox: Sandbox, verdicts: Conn
     with Path("/proc/self/statm").open() as file:
         limit = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    sys.dont_write_bytecode = True  # a package that is imported late is compiled where it lies
     writes = Writes(sandbox.folder)
     sys.addaudithook(writes)
     with serving() as hub:

@@ -42,7 +42,7 @@ OBJECTIVES: dict[str, str] = {
     "stapo(tau_p=0.2)": "s2t",
     "dapo": "",
     "lopti": "lopti",
-    "stare(adaptive=true,target_entropy=0.5)": "surprisal_reweighting",
+    "stare(adaptive=true,target_entropy=0.5,fraction=1)": "surprisal_reweighting",
     "otb": "",
     SEVERAL: "",
     "gspo": "clip",
@@ -57,7 +57,8 @@ OBJECTIVES: dict[str, str] = {
 }
 """Expression -> a part that has to touch tokens, where such are counted.
 
-Equal prefixes have equal entropies, which two processes round otherwise: so none of a quantile of entropies is here.
+Equal prefixes have equal entropies and surprisals, which two processes round otherwise: so none that takes a share of the
+tokens by these is here.
 """
 NOISE = "rollout.noise=0.1"
 FURTHER = {
