@@ -26,8 +26,8 @@ recipe(
     KL_it = pi_ref/pi - log(pi_ref/pi) - 1
 
 Open in the paper, and the reading taken: eps = 0.2 (not reported); std with ddof 1 and 1e-6 added (verl; the
-advantages that STAPO prints imply ddof 1 there). Deviations: a reward equal to its group's mean up to rounding, and so every
-reward of an equal-reward group, has an advantage of exactly zero.
+advantages that STAPO prints imply ddof 1 there). Deviations: a reward equal to its group's mean up to rounding, and
+so every reward of an equal-reward group, has an advantage of exactly zero.
 """
 
 

@@ -57,8 +57,8 @@ OBJECTIVES: dict[str, str] = {
 }
 """Expression -> a part that has to touch tokens, where such are counted.
 
-Equal prefixes have equal entropies and surprisals, which two processes round otherwise: so none that takes a share of the
-tokens by these is here.
+Equal prefixes have equal entropies and surprisals, which two processes round otherwise: so none that takes a share of
+the tokens by these is here.
 """
 NOISE = "rollout.noise=0.1"
 FURTHER = {
