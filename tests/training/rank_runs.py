@@ -48,7 +48,7 @@ OBJECTIVES: dict[str, str] = {
     "gspo": "clip",
     "grpo+entropy_advantage": "",
     "clip_cov(fraction=0.05,low=0.1)": "clip_cov",
-    "kl_cov(fraction=0.05)": "cov_penalty",
+    "kl_cov(fraction=1)": "cov_penalty",
     "grpo+sampler_correction": "sampler_correction",
     "grpo+adaptive_entropy(start=0.003,target_entropy=0.5)": "",
     "reinforce_pp": "kl_reward",
@@ -57,8 +57,8 @@ OBJECTIVES: dict[str, str] = {
 }
 """Expression -> a part that has to touch tokens, where such are counted.
 
-Equal prefixes have equal entropies and surprisals, which two processes round otherwise: so none that takes a share of
-the tokens by these is here.
+Equal prefixes have equal entropies, surprisals and covariances, which two processes round otherwise: so those that
+choose a share of the tokens by these take all here.
 """
 NOISE = "rollout.noise=0.1"
 FURTHER = {
