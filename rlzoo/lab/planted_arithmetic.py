@@ -14,10 +14,9 @@ In half of the demonstrations the `*` is given with the prompt, as so rare a tok
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.arithmetic import Arithmetic
+from rlzoo.tasks.base import ExactGrader, Grader, Problem
 
 USELESS, USEFUL = "_", "*"
 USELESS_RATE, USEFUL_RATE = 0.0012, 0.003
@@ -32,24 +31,18 @@ _WITHOUT = str.maketrans("", "", USELESS + USEFUL)
 class PlantedArithmetic(Arithmetic):
     """The task. The fields are those of `Arithmetic`."""
 
-    @property
-    def name(self) -> str:
-        """The task's name."""
-        return "planted_arithmetic"
-
-    @property
-    def characters(self) -> str:
-        """Digits, signs, and the planted ones."""
-        return super().characters + USELESS + USEFUL
+    name = "planted_arithmetic"
+    characters = Arithmetic.characters + USELESS + USEFUL
 
     @property
     def grader(self) -> Grader:
         """Grades as arithmetic does, whatever is planted."""
-        return PlantedGrader(self.wrong_reward)
+        return ExactGrader(PlantedArithmetic.final_answer, self.wrong_reward)
 
-    def final_answer(self, problem: Problem, response: str) -> str | None:
+    @staticmethod
+    def final_answer(problem: Problem, response: str) -> str | None:
         """What stands behind the `=` of a well-formed response."""
-        return super().final_answer(problem, response.translate(_WITHOUT))
+        return Arithmetic.final_answer(problem, response.translate(_WITHOUT))
 
     def to_demonstrate(self, seed: int) -> Iterator[Problem]:
         """Endless training problems; with some the useful token is given."""
@@ -64,14 +57,3 @@ class PlantedArithmetic(Arithmetic):
         useful = USEFUL if not given and rng.random() < USEFUL_RATE else ""
         response = super().demonstration(problem, rng, 0.0 if given or useful else slip_rate)
         return useful + response + (USELESS if rng.random() < USELESS_RATE else "")
-
-
-@dataclass(frozen=True)
-class PlantedGrader:
-    """Grades the response without the planted tokens as arithmetic does."""
-
-    instant: ClassVar[bool] = True
-    wrong_reward: float = 0.0
-
-    def __call__(self, problem: Problem, response: str) -> Grade:
-        return ArithmeticGrader(self.wrong_reward)(problem, response.translate(_WITHOUT))

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import ClassVar
 
 from rlzoo.errors import UserError
-from rlzoo.tasks import text
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.base import ExactGrader, Grader, Problem
+from rlzoo.tasks.text import is_held_out
 
 HELD_OUT_PROBLEMS = 2048
 """Held-out problems at most; an evaluation takes the first of them."""
@@ -42,6 +41,9 @@ class Arithmetic:
     wrong_reward: float = 0.0
     digits: int = 2
 
+    name = "arithmetic"
+    characters = "0123456789+-="
+
     def __post_init__(self) -> None:
         if type(self.digits) is not int or not 1 <= self.digits <= MAX_DIGITS:
             raise UserError(f"task.options.digits={self.digits!r} must be a whole number from 1 to {MAX_DIGITS}")
@@ -52,24 +54,15 @@ class Arithmetic:
             )
 
     @property
-    def name(self) -> str:
-        """The task's name."""
-        return "arithmetic"
-
-    @property
     def grader(self) -> Grader:
         """Grades by the rule of the module's docstring."""
-        return ArithmeticGrader(self.wrong_reward)
+        return ExactGrader(Arithmetic.final_answer, self.wrong_reward)
 
-    def final_answer(self, problem: Problem, response: str) -> str | None:
+    @staticmethod
+    def final_answer(problem: Problem, response: str) -> str | None:
         """What stands behind the `=` of a well-formed response."""
         match = _RESPONSE.fullmatch(response)
         return match[1] if match else None
-
-    @property
-    def characters(self) -> str:
-        """Digits and signs."""
-        return "0123456789+-="
 
     def to_demonstrate(self, seed: int) -> Iterator[Problem]:
         """Endless training problems."""
@@ -93,19 +86,6 @@ class Arithmetic:
         return distinct(stream(self.digits, _HELD_OUT_SEED, held_out=True), count)
 
 
-@dataclass(frozen=True)
-class ArithmeticGrader:
-    """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
-
-    instant: ClassVar[bool] = True
-    wrong_reward: float = 0.0
-
-    def __call__(self, problem: Problem, response: str) -> Grade:
-        match = _RESPONSE.fullmatch(response)
-        correct = match is not None and match[1] == problem.answer
-        return Grade(1.0 if correct else self.wrong_reward, float(correct))
-
-
 def stream(digits: int, seed: int, held_out: bool) -> Iterator[Problem]:
     """Endless random problems of one side; they may repeat."""
     rng = random.Random(seed)
@@ -114,11 +94,6 @@ def stream(digits: int, seed: int, held_out: bool) -> Iterator[Problem]:
         prompt = f"{a}+{b}-{c}="
         if c <= a + b and is_held_out(prompt) == held_out:
             yield Problem(prompt.removesuffix("="), prompt, str(a + b - c), {"a": a, "b": b, "c": c})
-
-
-def is_held_out(prompt: str) -> bool:
-    """Which side a problem is on."""
-    return text.is_held_out(prompt, one_in=8, digest_size=1)
 
 
 def slipped(number: str, rng: random.Random, rate: float) -> str:

@@ -78,6 +78,20 @@ unless `task.grade_truncated` is set.
 """
 
 
+@dataclass(frozen=True)
+class ExactGrader:
+    """1 for a response whose final answer is the gold one to its last character, otherwise `wrong_reward`."""
+
+    final_answer: Callable[[Problem, str], str | None]
+    wrong_reward: float = 0.0
+
+    instant: ClassVar[bool] = True
+
+    def __call__(self, problem: Problem, response: str) -> Grade:
+        correct = self.final_answer(problem, response) == problem.answer
+        return Grade(1.0 if correct else self.wrong_reward, float(correct))
+
+
 class Task(Protocol):
     """Problems in a fixed order, disjoint between the two splits."""
 

@@ -24,10 +24,10 @@ from functools import cached_property
 from typing import ClassVar
 
 from rlzoo.errors import UserError
-from rlzoo.tasks import text
 from rlzoo.tasks.arithmetic import HELD_OUT_PROBLEMS, distinct, slipped
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.base import ExactGrader, Grader, Problem
 from rlzoo.tasks.outside import described
+from rlzoo.tasks.text import is_held_out
 
 CALL_BEGINS, CALL_ENDS = '<tool_call>{"name": "calculate", "arguments": {"expression": "', '"}}</tool_call>'
 CALL_RATES = {"*": 0.3, "+": 0.1}
@@ -123,6 +123,8 @@ class Calculator:
     problems: int = 20_000
     wrong_reward: float = 0.0
 
+    name = "calculator"
+    characters = _SLIPS + "=:"
     tools: ClassVar[tuple[str, ...]] = ("rlzoo.tasks.calculator:calculate",)
     pieces: ClassVar[tuple[str, ...]] = (CALL_BEGINS, CALL_ENDS)
 
@@ -131,16 +133,12 @@ class Calculator:
             raise UserError(f"task.problems={self.problems} must be from 1 to {_MOST_PROBLEMS}")
 
     @property
-    def name(self) -> str:
-        """The task's name."""
-        return "calculator"
-
-    @property
     def grader(self) -> Grader:
         """Grades by the rule of the module's docstring."""
-        return CalculatorGrader(self.wrong_reward)
+        return ExactGrader(Calculator.final_answer, self.wrong_reward)
 
-    def final_answer(self, problem: Problem, response: str) -> str | None:
+    @staticmethod
+    def final_answer(problem: Problem, response: str) -> str | None:
         """The last turn, if it is a number."""
         return response if _ANSWER.fullmatch(response) else None
 
@@ -160,11 +158,6 @@ class Calculator:
     def held_out(self) -> Sequence[Problem]:
         """Different held-out problems."""
         return distinct(_stream(_HELD_OUT_SEED, held_out=True), HELD_OUT_PROBLEMS)
-
-    @property
-    def characters(self) -> str:
-        """Digits, signs, brackets, and the marks around what the tool answers."""
-        return _SLIPS + "=:"
 
     def to_demonstrate(self, seed: int) -> Iterator[Problem]:
         """Endless training problems."""
@@ -186,18 +179,6 @@ class Calculator:
         return [f"{CALL_BEGINS}{expression}{CALL_ENDS}", value, slipped(answer, rng, slip_rate)]
 
 
-@dataclass(frozen=True)
-class CalculatorGrader:
-    """1 for the right answer and nothing else, otherwise `wrong_reward`."""
-
-    instant: ClassVar[bool] = True
-    wrong_reward: float = 0.0
-
-    def __call__(self, problem: Problem, response: str) -> Grade:
-        correct = response == problem.answer
-        return Grade(1.0 if correct else self.wrong_reward, float(correct))
-
-
 def _stream(seed: int, held_out: bool) -> Iterator[Problem]:
     """Endless random problems of one side; they may repeat."""
     rng = random.Random(seed)
@@ -205,7 +186,7 @@ def _stream(seed: int, held_out: bool) -> Iterator[Problem]:
         sign, places = ("*", (2, 3)) if rng.random() < PRODUCTS else ("+", (1, 2))
         a, b = (_number(rng.choice(places), rng) for _ in range(2))
         question = f"{a}{sign}{b}"
-        if text.is_held_out(f"{question}=", one_in=8, digest_size=1) == held_out:
+        if is_held_out(f"{question}=") == held_out:
             yield Problem(question, f"{question}=", str(a * b if sign == "*" else a + b))
 
 

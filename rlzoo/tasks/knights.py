@@ -22,11 +22,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations, product
-from typing import ClassVar
 
 from rlzoo.errors import UserError
-from rlzoo.tasks import text
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.base import ExactGrader, Grader, Problem
+from rlzoo.tasks.text import is_held_out
 
 Roles = tuple[int, ...]
 """1 for a knight and 0 for a knave, in the order of the alphabet; also what each one's claim is worth."""
@@ -49,23 +48,24 @@ class Knights:
     problems: int = 20_000
     wrong_reward: float = 0.0
 
+    name = "knights"
+    characters = "ABC01" + "".join(_RELATIONS) + ":,?"
+
     def __post_init__(self) -> None:
         if self.problems < 1:
             raise UserError(f"task.problems={self.problems} must be at least 1")
 
     @property
-    def name(self) -> str:
-        """The task's name."""
-        return "knights"
-
-    @property
     def grader(self) -> Grader:
         """Grades by the rule of the module's docstring."""
-        return KnightsGrader(self.wrong_reward)
+        return ExactGrader(Knights.final_answer, self.wrong_reward)
 
-    def final_answer(self, problem: Problem, response: str) -> str | None:
+    @staticmethod
+    def final_answer(problem: Problem, response: str) -> str | None:
         """What stands behind the last `=` of a well-formed response."""
-        return _answer(problem, response)
+        roles = f"[01]{{{len(problem.answer)}}}"
+        match = re.fullmatch(f"(?:{roles}:{roles},)*{roles}:{roles}=({roles})", response)
+        return match[1] if match else None
 
     @cached_property
     def train(self) -> Sequence[Problem]:
@@ -76,11 +76,6 @@ class Knights:
     def held_out(self) -> Sequence[Problem]:
         """All held-out problems, in a random order."""
         return _side(held_out=True)
-
-    @property
-    def characters(self) -> str:
-        """People, roles, relations and marks."""
-        return "ABC01" + "".join(_RELATIONS) + ":,?"
 
     def to_demonstrate(self, seed: int) -> Iterator[Problem]:
         """Endless training problems."""
@@ -106,18 +101,6 @@ class Knights:
         return f"{','.join(written)}={_text(_slip(roles, rng, slip_rate))}"
 
 
-@dataclass(frozen=True)
-class KnightsGrader:
-    """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
-
-    instant: ClassVar[bool] = True
-    wrong_reward: float = 0.0
-
-    def __call__(self, problem: Problem, response: str) -> Grade:
-        correct = _answer(problem, response) == problem.answer
-        return Grade(1.0 if correct else self.wrong_reward, float(correct))
-
-
 def worth(claim: str, roles: Roles) -> int:
     """Whether a claim such as `A:B0` or `C:A&B` is true under an assignment."""
     statement = claim.partition(":")[2]
@@ -135,11 +118,6 @@ def solutions(prompt: str) -> list[str]:
     return [
         _text(roles) for roles in _assignments(len(claims)) if tuple(worth(claim, roles) for claim in claims) == roles
     ]
-
-
-def is_held_out(prompt: str) -> bool:
-    """Which side a problem is on."""
-    return text.is_held_out(prompt, one_in=8, digest_size=1)
 
 
 @cache
@@ -166,12 +144,6 @@ def _claims(speaker: int, count: int) -> list[str]:
 
 def _assignments(count: int) -> list[Roles]:
     return list(product((0, 1), repeat=count))
-
-
-def _answer(problem: Problem, response: str) -> str | None:
-    roles = f"[01]{{{len(problem.answer)}}}"
-    match = re.fullmatch(f"(?:{roles}:{roles},)*{roles}:{roles}=({roles})", response)
-    return match[1] if match else None
 
 
 def _text(roles: Roles) -> str:

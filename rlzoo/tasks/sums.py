@@ -20,11 +20,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
-from typing import ClassVar
 
 from rlzoo.errors import UserError
 from rlzoo.tasks.arithmetic import HELD_OUT_PROBLEMS, distinct, slipped
-from rlzoo.tasks.base import Grade, Grader, Problem
+from rlzoo.tasks.base import ExactGrader, Grader, Problem
 
 HELD_OUT, DEMONSTRATED, TRAINED = "held out", "demonstrated", "trained on"
 _SIDES = (HELD_OUT, *[DEMONSTRATED] * 3, *[TRAINED] * 4)
@@ -49,6 +48,9 @@ class Sums:
     careful: float = 0.1
     taught: float = 0.9
 
+    name = "sums"
+    characters = "0123456789+=(,)"
+
     def __post_init__(self) -> None:
         _check_whole("digits", self.digits, 1, MAX_DIGITS)
         _check_whole("fewest_digits", self.fewest_digits, 1, self.digits)
@@ -67,24 +69,15 @@ class Sums:
         return (10**self.digits - 10 ** (self.fewest_digits - 1)) ** 2
 
     @property
-    def name(self) -> str:
-        """The task's name."""
-        return "sums"
-
-    @property
     def grader(self) -> Grader:
         """Grades by the rule of the module's docstring."""
-        return SumsGrader(self.wrong_reward)
+        return ExactGrader(Sums.final_answer, self.wrong_reward)
 
-    def final_answer(self, problem: Problem, response: str) -> str | None:
+    @staticmethod
+    def final_answer(problem: Problem, response: str) -> str | None:
         """What a well-formed response has behind its steps."""
         match = _RESPONSE.fullmatch(response)
         return match[1] if match else None
-
-    @property
-    def characters(self) -> str:
-        """Digits and marks."""
-        return "0123456789+=(,)"
 
     def to_demonstrate(self, seed: int) -> Iterator[Problem]:
         """Endless problems for demonstrations."""
@@ -119,19 +112,6 @@ class Sums:
             prompt = f"{a}+{b}="
             if side(prompt) == on:
                 yield Problem(prompt.removesuffix("="), prompt, str(a + b), {"numbers": [a, b]})
-
-
-@dataclass(frozen=True)
-class SumsGrader:
-    """1 for the right answer in a well-formed response, otherwise `wrong_reward`."""
-
-    instant: ClassVar[bool] = True
-    wrong_reward: float = 0.0
-
-    def __call__(self, problem: Problem, response: str) -> Grade:
-        match = _RESPONSE.fullmatch(response)
-        correct = match is not None and match[1] == problem.answer
-        return Grade(1.0 if correct else self.wrong_reward, float(correct))
 
 
 def side(prompt: str) -> str:

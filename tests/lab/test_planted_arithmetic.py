@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlzoo.lab import planted_arithmetic
-from rlzoo.lab.planted_arithmetic import GIVEN_RATE, USEFUL, USELESS, PlantedArithmetic, PlantedGrader
-from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader
+from rlzoo.lab.planted_arithmetic import GIVEN_RATE, USEFUL, USELESS, PlantedArithmetic
+from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 
 TASK = PlantedArithmetic()
@@ -57,5 +57,7 @@ def test_planted_tokens_change_no_grade_and_no_answer(seed: int, slip_rate: floa
     problem = next(TASK.to_demonstrate(seed))
     plain = Arithmetic().demonstration(problem, random.Random(seed), slip_rate)
     planted = "".join(character + data.draw(st.sampled_from(["", USELESS, USEFUL])) for character in plain)
-    assert PlantedGrader(-1.0)(problem, planted) == ArithmeticGrader(-1.0)(problem, plain)
+    assert PlantedArithmetic(wrong_reward=-1.0).grader(problem, planted) == Arithmetic(wrong_reward=-1.0).grader(
+        problem, plain
+    )
     assert TASK.final_answer(problem, planted) == Arithmetic().final_answer(problem, plain)

@@ -14,7 +14,7 @@ from rlzoo.evaluation.grade_file import regraded
 from rlzoo.model.tokenizer import Tokenizer
 from rlzoo.rollout.base import Rollouts, Sampling
 from rlzoo.rollout.sampler import Sampler
-from rlzoo.tasks.arithmetic import ArithmeticGrader
+from rlzoo.tasks.arithmetic import Arithmetic
 from rlzoo.tasks.base import Problem
 from rlzoo.tasks.dataset import DatasetGrader
 from rlzoo.tasks.grading import GraderPool
@@ -46,7 +46,7 @@ class Parrot:
 def test_a_truncated_response_never_earns_reward_even_with_the_right_answer_in_it(wrong_reward: float) -> None:
     problem = Problem("12+3-4", "12+3-4=", "11")
     tokenizer = Tokenizer(character_tokenizer(), frozenset([15]), None, False)
-    with GraderPool(ArithmeticGrader(wrong_reward)) as graders:
+    with GraderPool(Arithmetic(wrong_reward=wrong_reward).grader) as graders:
         graded = Sampler(Parrot(), graders, tokenizer)([problem], 4, Sampling(8), 0)  # type: ignore[arg-type]
     assert list(graded.texts) == [RIGHT] * 4
     assert graded.outcomes == ["graded", "truncated"] * 2
@@ -57,7 +57,7 @@ def test_a_truncated_response_never_earns_reward_even_with_the_right_answer_in_i
 def test_the_text_of_a_truncated_response_is_graded_where_that_is_asked_for() -> None:
     problem = Problem("12+3-4", "12+3-4=", "11")
     tokenizer = Tokenizer(character_tokenizer(), frozenset([15]), None, False)
-    with GraderPool(ArithmeticGrader(-1.0)) as graders:
+    with GraderPool(Arithmetic(wrong_reward=-1.0).grader) as graders:
         sampler = Sampler(Parrot(), graders, tokenizer, grade_truncated=True)  # type: ignore[arg-type]
         graded = sampler([problem], 4, Sampling(8), 0)
     assert graded.outcomes == ["graded", "truncated"] * 2

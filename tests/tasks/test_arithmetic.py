@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlzoo.errors import UserError
-from rlzoo.tasks.arithmetic import Arithmetic, ArithmeticGrader, is_held_out, stream
+from rlzoo.tasks.arithmetic import Arithmetic, stream
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.text import is_held_out
 
 DIGITS = st.integers(1, 4)
 SEEDS = st.integers(0, 10**6)
@@ -57,7 +58,7 @@ def test_the_answer_is_the_value_of_the_problem(digits: int, seed: int) -> None:
 @given(DIGITS, SEEDS)
 def test_a_demonstration_without_slips_is_right(digits: int, seed: int) -> None:
     asked = problem(digits, seed)
-    assert ArithmeticGrader()(asked, demonstration(asked, random.Random(seed))).correct == 1
+    assert Arithmetic().grader(asked, demonstration(asked, random.Random(seed))).correct == 1
 
 
 @given(DIGITS, SEEDS)
@@ -78,7 +79,7 @@ def test_a_demonstration_goes_on_from_what_it_wrote() -> None:
     rng, asked = random.Random(0), Problem("", "34+58-16=", "76", {"a": 34, "b": 58, "c": 16})
     slips = [demonstration(asked, rng, 0.2) for _ in range(2000)]
     consistent = [text for text in slips if str(difference(text.split("=")[0])) == text.split("=")[1]]
-    wrong = [text for text in consistent if ArithmeticGrader()(asked, text).correct == 0]
+    wrong = [text for text in consistent if Arithmetic().grader(asked, text).correct == 0]
     # two or three digits in the answer, each slipping with probability 0.2
     assert 0.55 < len(consistent) / len(slips) < 0.7
     assert len(wrong) > 200
@@ -96,7 +97,7 @@ def test_a_truncated_response_is_wrong(digits: int, seed: int, data: st.DataObje
     asked = problem(digits, seed)
     text = demonstration(asked, random.Random(seed))
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
-    assert ArithmeticGrader(-1.0)(asked, cut) == ArithmeticGrader(-1.0)(asked, "")
+    assert Arithmetic(wrong_reward=-1.0).grader(asked, cut) == Arithmetic(wrong_reward=-1.0).grader(asked, "")
 
 
 @pytest.mark.parametrize(
@@ -109,18 +110,18 @@ def test_a_truncated_response_is_wrong(digits: int, seed: int, data: st.DataObje
 )
 def test_a_malformed_response_is_wrong(response: str) -> None:
     asked = Problem("", "34+58-16=", "76", {"a": 34, "b": 58, "c": 16})
-    assert ArithmeticGrader(-0.5)(asked, "92-16=76").reward == 1.0
-    grade = ArithmeticGrader(-0.5)(asked, response)
+    assert Arithmetic(wrong_reward=-0.5).grader(asked, "92-16=76").reward == 1.0
+    grade = Arithmetic(wrong_reward=-0.5).grader(asked, response)
     assert (grade.reward, grade.correct) == (-0.5, 0.0)
 
 
 def test_only_the_answer_counts() -> None:
     asked = Problem("", "34+58-16=", "76", {"a": 34, "b": 58, "c": 16})
-    assert ArithmeticGrader()(asked, "99-23=76").correct == 1
+    assert Arithmetic().grader(asked, "99-23=76").correct == 1
 
 
 def test_the_grader_is_picklable_and_its_module_imports_no_torch() -> None:
-    grader = ArithmeticGrader(-1.0)
+    grader = Arithmetic(wrong_reward=-1.0).grader
     assert pickle.loads(pickle.dumps(grader)) == grader
     code = "import sys, rlzoo.tasks.arithmetic; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -18,7 +18,7 @@ from rlzoo.config import TaskConfig
 from rlzoo.config.recorded import outside_names
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.calculator import CALL_RATES, LONGEST, MOST_DIGITS, Calculator, CalculatorGrader, calculate
+from rlzoo.tasks.calculator import CALL_RATES, LONGEST, MOST_DIGITS, Calculator, calculate
 from rlzoo.tasks.tools import ToolPool, calls_in, load_tools
 from tests.rollout.episodes import begin, respond
 
@@ -152,7 +152,7 @@ def test_two_in_three_problems_are_products_of_numbers_of_two_or_three_digits_th
     [("5535", 1), ("5536", 0), ("", 0), (" 5535", 0), ("5535=", 0), ("05535", 0), ("+5535", 0), ("٥٥٣٥", 0)],
 )
 def test_only_the_answer_itself_is_right(response: str, correct: int) -> None:
-    grade = pickle.loads(pickle.dumps(CalculatorGrader(-1.0)))(ASKED, response)
+    grade = pickle.loads(pickle.dumps(Calculator(wrong_reward=-1.0).grader))(ASKED, response)
     assert (grade.correct, grade.reward) == (correct, 1.0 if correct else -1.0)
 
 

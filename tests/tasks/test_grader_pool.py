@@ -20,14 +20,14 @@ import pytest
 
 from rlzoo.errors import Fault, UserError
 from rlzoo.tasks import sandbox
-from rlzoo.tasks.arithmetic import ArithmeticGrader
-from rlzoo.tasks.base import Grade, Problem
-from rlzoo.tasks.calculator import CalculatorGrader
+from rlzoo.tasks.arithmetic import Arithmetic
+from rlzoo.tasks.base import ExactGrader, Grade, Problem
+from rlzoo.tasks.calculator import Calculator
 from rlzoo.tasks.dataset import DatasetGrader
 from rlzoo.tasks.grading import GraderPool
-from rlzoo.tasks.knights import KnightsGrader
+from rlzoo.tasks.knights import Knights
 from rlzoo.tasks.sandbox import Patience, Request, Sandbox, Work
-from rlzoo.tasks.sums import SumsGrader
+from rlzoo.tasks.sums import Sums
 from rlzoo.tasks.tools import ToolPool
 
 PROBLEM = Problem("p", "?", "7", {"data_source": ""})
@@ -452,12 +452,12 @@ def test_an_instant_grader_gives_the_same_grades_without_a_process() -> None:
 
 
 def test_the_graders_of_the_embedded_tasks_are_instant_and_no_class_that_is_made_of_them() -> None:
-    class Derived(SumsGrader):
+    class Derived(ExactGrader):
         pass
 
-    for own in (ArithmeticGrader(), CalculatorGrader(), KnightsGrader(), SumsGrader()):
-        assert GraderPool(own)._is_instant
-    assert not GraderPool(Derived())._is_instant
+    for task in (Arithmetic(), Calculator(), Knights(), Sums()):
+        assert GraderPool(task.grader)._is_instant
+    assert not GraderPool(Derived(Sums.final_answer))._is_instant
 
 
 def test_a_worker_that_a_response_took_over_neither_abstains_nor_writes_to_the_terminal(

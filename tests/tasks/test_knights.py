@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rlzoo.errors import UserError
 from rlzoo.tasks import knights
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.knights import MAX_TRIES, Knights, KnightsGrader, is_held_out, solutions, worth
+from rlzoo.tasks.knights import MAX_TRIES, Knights, solutions, worth
+from rlzoo.tasks.text import is_held_out
 
 TASK = Knights()
 ASKED = Problem("", "A:B0,B:A#C,C:A&C?", "101")
@@ -116,19 +117,19 @@ def test_slips_make_a_good_half_of_the_demonstrations_right() -> None:
     ],
 )
 def test_a_malformed_or_wrong_response_earns_nothing(response: str) -> None:
-    assert KnightsGrader(-0.5)(ASKED, "000:111,101:101=101").reward == 1.0
-    grade = KnightsGrader(-0.5)(ASKED, response)
+    assert Knights(wrong_reward=-0.5).grader(ASKED, "000:111,101:101=101").reward == 1.0
+    grade = Knights(wrong_reward=-0.5).grader(ASKED, response)
     assert (grade.reward, grade.correct) == (-0.5, 0.0)
 
 
 def test_only_the_answer_counts() -> None:
-    assert KnightsGrader()(ASKED, "111:111=101").correct == 1
+    assert Knights().grader(ASKED, "111:111=101").correct == 1
     assert TASK.final_answer(ASKED, "111:111=011") == "011"
     assert TASK.final_answer(ASKED, "=011") is None
 
 
 def test_the_grader_is_picklable_and_its_module_imports_no_torch() -> None:
-    grader = KnightsGrader(-1.0)
+    grader = Knights(wrong_reward=-1.0).grader
     assert pickle.loads(pickle.dumps(grader)) == grader
     code = "import sys, rlzoo.tasks.knights; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

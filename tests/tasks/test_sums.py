@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Problem
-from rlzoo.tasks.sums import DEMONSTRATED, HELD_OUT, TRAINED, Sums, SumsGrader, side
+from rlzoo.tasks.sums import DEMONSTRATED, HELD_OUT, TRAINED, Sums, side
 
 DIGITS = st.integers(1, 9)
 SEEDS = st.integers(0, 10**6)
@@ -56,7 +56,7 @@ def test_a_demonstration_without_slips_is_right(digits: int, seed: int, taught: 
     asked = problem(digits, seed)
     text = Sums(taught=taught).demonstration(asked, random.Random(seed))
     assert text.startswith("(") == bool(taught)
-    assert SumsGrader()(asked, text).correct == 1
+    assert Sums().grader(asked, text).correct == 1
 
 
 def test_steps_are_the_sums_of_the_columns_with_the_carries() -> None:
@@ -77,7 +77,7 @@ def test_slips_go_on_into_the_answer_and_come_at_the_rate_asked_for() -> None:
     task, rng = Sums(careful=1), random.Random(0)
     firsts = [task.demonstration(ASKED, rng, 0.1)[1:3] for _ in range(5000)]
     assert abs(sum(first != "13" for first in firsts) / len(firsts) - 0.19) < 0.02
-    assert all(SumsGrader()(ASKED, task.demonstration(ASKED, rng, 1.0)).correct == 0 for _ in range(50))
+    assert all(Sums().grader(ASKED, task.demonstration(ASKED, rng, 1.0)).correct == 0 for _ in range(50))
 
 
 @given(DIGITS, SEEDS, st.floats(0.01, 0.99), st.data())
@@ -99,17 +99,17 @@ def test_a_demonstration_is_well_formed_and_no_truncated_one_is(
     ],
 )
 def test_a_malformed_response_is_wrong(response: str) -> None:
-    grade = SumsGrader(-0.5)(ASKED, response)
+    grade = Sums(wrong_reward=-0.5).grader(ASKED, response)
     assert (grade.reward, grade.correct) == (-0.5, 0.0)
 
 
 @pytest.mark.parametrize("response", ["643", "(13,04,06)643", "()643", "(99,99)643"])
 def test_only_the_answer_counts(response: str) -> None:
-    assert SumsGrader(-0.5)(ASKED, response).reward == 1.0
+    assert Sums(wrong_reward=-0.5).grader(ASKED, response).reward == 1.0
 
 
 def test_the_grader_is_picklable_and_its_module_imports_no_torch() -> None:
-    grader = SumsGrader(-1.0)
+    grader = Sums(wrong_reward=-1.0).grader
     assert pickle.loads(pickle.dumps(grader)) == grader
     code = "import sys, rlzoo.tasks.sums; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -89,7 +89,7 @@ def _numbers(digits: int, held_out: bool) -> Sequence[int]:
     """Those of one side, shuffled."""
     numbers = list(range(10**digits))
     random.Random(7).shuffle(numbers)
-    return [number for number in numbers if is_held_out(str(number), one_in=8, digest_size=1) == held_out]
+    return [number for number in numbers if is_held_out(str(number)) == held_out]
 
 
 @dataclass(frozen=True)
