@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,8 @@ class Remedy:
     """-1 if a claim about the failure mode holds, 1 if one does not; 0 otherwise."""
 
 
+_RECORDED = {"failure_mode": "trouble", "text": "claim", "p": "p_corrected", "against": "objective_against"}
+"""Field of a claim -> what the evidence calls it, where that is not the same."""
 HOLDS, FAILS = frozenset({"holds", "reproduced"}), frozenset({"does not hold", "contradicted", "not reproduced"})
 
 
@@ -81,21 +83,7 @@ def all_claims() -> tuple[ClaimEvidence, ...]:
 
 
 def _claim(record: Mapping[str, Any]) -> ClaimEvidence:
-    return ClaimEvidence(
-        experiment=record["experiment"],
-        failure_mode=record["trouble"],
-        text=record["claim"],
-        paper=record["paper"],
-        score=record["score"],
-        effect=record["effect"],
-        low=record["low"],
-        high=record["high"],
-        p=record["p_corrected"],
-        verdict=record["verdict"],
-        seeds=record["seeds"],
-        objective=record["objective"],
-        against=record["objective_against"],
-    )
+    return ClaimEvidence(**{it.name: record[_RECORDED.get(it.name, it.name)] for it in fields(ClaimEvidence)})
 
 
 @cache
