@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,17 +48,7 @@ def make_start(experiment: Experiment, folder: Path) -> None:
     """Makes the starting policy of an experiment in a folder, once."""
     if folder.is_dir():
         return
-    start = experiment.start
-    config = WarmupConfig(
-        demonstrations_per_step=DEMONSTRATIONS,
-        slip_rate=start.slip_rate,
-        clean_fraction=start.clean_fraction,
-        steps=start.steps,
-        hidden_size=start.hidden_size,
-        intermediate_size=start.intermediate_size,
-        layers=start.layers,
-        learning_rate=start.learning_rate,
-    )
+    config = WarmupConfig(demonstrations_per_step=DEMONSTRATIONS, **asdict(experiment.start))
     model, tokenizer, _ = demonstrated_model(experiment.task(), config)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder_written_atomically(folder) as unfinished, without_progress_bars():
