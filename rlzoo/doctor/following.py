@@ -1,15 +1,13 @@
 """The same findings while a run goes on."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlzoo.config import Config
 from rlzoo.doctor.detectors import DETECTORS, Detection, examine, standstill
-from rlzoo.doctor.indicators import Table
-from rlzoo.doctor.readers import Record, repetition, run_records, table_of, whole_records
+from rlzoo.doctor.readers import Record, run_records, table_of, whole_records
 from rlzoo.experiment.run_folder import STEP, RunFolder
 from rlzoo.files import json_lines
 
@@ -56,7 +54,7 @@ class Following:
         self.size, self.objective, self.old_logp = (groups, responses_per_group), objective, old_logp
         self.trainer = trainer
         self.responses: Iterable[Record] = () if responses is None else NewLines(responses)
-        self.records = list(self._with_repetition(list(done)))
+        self.records = list(self._completed(done))
         self.named = {finding.name for finding in self._findings()}
 
     @classmethod
@@ -68,30 +66,22 @@ class Following:
 
     def __call__(self, metrics: Record) -> list[Detection]:
         """What has become clear with the metrics of this step."""
-        self.records += self._with_repetition([metrics])
+        self.records += self._completed([metrics])
         if len(self.records) % max(1, len(self.records) // LOOKS):
             return []
         new = [finding for finding in self._findings() if finding.name not in self.named]
         self.named |= {finding.name for finding in new}
         return new
 
-    def _with_repetition(self, records: Sequence[Record]) -> Iterator[Record]:
+    def _completed(self, records: Iterable[Record]) -> Iterator[Record]:
         """The metrics of steps with what their responses say."""
-        shares = defaultdict[Any, list[float]](list)
-        for response in self.responses:
-            shares[response.get("step")].append(repetition(str(response.get("response", ""))))
-        for record in records:
-            known = shares.get(record.get("step"))
-            yield {**record, **({"repetition": sum(known) / len(known)} if known else {})}
+        return run_records(records, self.responses, self.size, self.objective, self.old_logp)
 
     @property
     def standstill(self) -> list[Detection]:
         """What keeps the run from learning as it stands."""
-        return standstill(self._table())
-
-    def _table(self) -> Table:
-        return table_of(run_records(self.records, (), self.size, self.objective, self.old_logp))
+        return standstill(table_of(self.records))
 
     def _findings(self) -> tuple[Detection, ...]:
-        table = self._table()
+        table = table_of(self.records)
         return examine(table, LIVE, self.trainer).findings if table else ()
