@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rlzoo.statistics.aggregates import area_under_curve
-from rlzoo.statistics.differences import Differences, RunScores, compare_rows, share_instability
+from rlzoo.statistics.differences import Differences, RunScores, compare_rows, stable_rows, with_instability
 
 METHODS, PROBLEMS, SAMPLES = 8, 512, 8
 FOUND = 0.054
@@ -185,4 +185,6 @@ def compared(pages: list[list[RunScores]], scenario: Scenario) -> list[Differenc
     by = [*list(units)[: scenario.measures], *["area"] * (scenario.evaluations > 0)] * scenario.decodings
     units["area"] = 1 / (2 * max(1, scenario.evaluations) * scenario.samples)
     each = [compare_rows(rows, 0, units[measure]) for rows, measure in zip(pages, by, strict=True)]
-    return share_instability(each, [range(scenario.methods)] * len(each), by)
+    names = range(scenario.methods)
+    stable = stable_rows(each, [names] * len(each), by)
+    return [with_instability(differences, stable, names) for differences in each]

@@ -222,23 +222,13 @@ def _problems(scores: RunScores, baseline: RunScores, deviations: np.ndarray) ->
 # lets 5 to 7 % err.)
 
 
-def share_instability(
-    compared: Sequence[Differences], names: Sequence[Sequence[Name]], measures: Sequence[str]
-) -> list[Differences]:
-    """The same differences with one probability that each row is stable; all are of one set of problems.
-
-    `names` are of the rows of each, `measures` of what each is by: those of one name differ by their decoding.
-    """
-    stable = stable_rows(compared, names, measures)
-    return [
-        with_instability(differences, stable, of_rows) for differences, of_rows in zip(compared, names, strict=True)
-    ]
-
-
 def stable_rows(
     compared: Sequence[Differences], names: Sequence[Sequence[Name]], measures: Sequence[str]
 ) -> dict[Name, float]:
-    """The probability that each row with several seeds is stable."""
+    """The probability that each row with several seeds is stable; all differences are of one set of problems.
+
+    `names` are of the rows of each, `measures` of what each is by: those of one name differ by their decoding.
+    """
     known: dict[Name, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for differences, of_rows, measure in zip(compared, names, measures, strict=True):
         for row, place in differences.places.items():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlzoo.report.leaderboard_sentences import verdict_words
-from rlzoo.statistics.differences import RunScores, compare_rows, share_instability
+from rlzoo.statistics.differences import Differences, RunScores, compare_rows, stable_rows, with_instability
 from rlzoo.statistics.family import Family, Measure, false_discovery_rates, p_different
 from rlzoo.statistics.intervals import Estimate
 from rlzoo.statistics.planning import detectable, seeds_needed
@@ -296,11 +296,17 @@ def test_rates_of_false_discoveries_are_benjamini_and_hochbergs() -> None:
 # ---- instability -----------------------------------------------------------------------------------------------------
 
 
+def shared_doubt(compared: Sequence[Differences], measures: Sequence[str]) -> list[Differences]:
+    """The same with one probability that each of six rows is stable."""
+    stable = stable_rows(compared, ["abcdef"] * len(compared), measures)
+    return [with_instability(differences, stable, "abcdef") for differences in compared]
+
+
 def test_the_doubt_of_a_row_is_that_of_the_measure_that_doubts_most_and_the_mean_of_its_decodings() -> None:
     """Of one set of problems; a measure alone keeps its own."""
     compared = [compare_rows(list(page.values()), 0, 1 / 8) for page in page_of(decodings=4)]
     own = np.array([it.spread.weights[:, 0] for it in compared if it.spread])
-    shared = share_instability(compared, ["abcdef"] * 4, ["avg", "avg", "maj", "maj"])
+    shared = shared_doubt(compared, ["avg", "avg", "maj", "maj"])
     stable = np.minimum(own[:2].mean(axis=0), own[2:].mean(axis=0))
     for before, after in zip(compared, shared, strict=True):
         for row in after.others:
@@ -309,7 +315,7 @@ def test_the_doubt_of_a_row_is_that_of_the_measure_that_doubts_most_and_the_mean
             assert known.seeds[0].weight == pytest.approx(stable[row] * stable[0])
             assert sum(case.weight for case in known.seeds) == pytest.approx(1)
             assert [case.error for case in known.seeds] == [case.error for case in was.seeds]
-    (alone,) = share_instability(compared[:1], ["abcdef"], ["avg"])
+    (alone,) = shared_doubt(compared[:1], ["avg"])
     weights = [[case.weight for case in it.seeds] for it in alone.to_baseline if it]
     assert weights == [[case.weight for case in it.seeds] for it in compared[0].to_baseline if it]
 
@@ -320,7 +326,7 @@ def test_a_page_shares_the_doubt_of_measures_of_one_set_and_counts_the_rows_of_e
     alike = {name: name for name in pages[0]}
     own = [compare_rows(list(page.values()), 0, 1 / 8) for page in pages]
     for by, sets, differences, family in (
-        (("avg", "maj"), ("", ""), share_instability(own, ["abcdef"] * 2, ["avg", "maj"]), Family(10, 1, 6)),
+        (("avg", "maj"), ("", ""), shared_doubt(own, ["avg", "maj"]), Family(10, 1, 6)),
         (("avg", "avg"), ("one", "other"), own, Family(10, 1, 12)),
     ):
         judged_page = judge([Measure(page, 1 / 8, alike, *of) for page, *of in zip(pages, by, sets, strict=True)], "a")
