@@ -21,11 +21,11 @@ HOPELESS_FACTOR = 10
 """A row gets no more seeds if its difference would take more than this many times `up_to` seeds."""
 
 
-def looks(up_to: int) -> tuple[int, ...]:
+def looks(up_to: int, first: int = FIRST, growth: float = GROWTH) -> tuple[int, ...]:
     """The numbers of seeds at which a page is looked at; just once if seeds are given (`up_to` 0)."""
-    numbers = [FIRST]
+    numbers = [first]
     while numbers[-1] < up_to:
-        numbers.append(min(up_to, math.ceil(GROWTH * numbers[-1])))
+        numbers.append(min(up_to, math.ceil(growth * numbers[-1])))
     return tuple(numbers)
 
 

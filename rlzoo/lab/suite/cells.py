@@ -18,6 +18,7 @@ from rlzoo.files import append_json_line, locked, read_json, read_json_lines, wr
 from rlzoo.lab.suite.experiment import BASE, FIRST_SEED, Arm, Experiment, load_experiment
 from rlzoo.records import COUNT, KEYS, NUMBER, NUMBERS, TEXT, Fields
 from rlzoo.source import digest
+from rlzoo.statistics.interim_analyses import looks
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
 
@@ -45,10 +46,7 @@ class Seeds:
     @property
     def looks(self) -> tuple[int, ...]:
         """The numbers of registered seeds at which the tables are looked at."""
-        numbers = [self.count]
-        while numbers[-1] < self.up_to:
-            numbers.append(min(self.up_to, 2 * numbers[-1]))
-        return () if self.listed else tuple(numbers)
+        return () if self.listed else looks(self.up_to, self.count, growth=2)
 
     def of(self, experiment: Experiment) -> Sequence[int]:
         """Those that are trained."""
