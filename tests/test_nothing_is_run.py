@@ -24,7 +24,6 @@ ENTRY_POINTS = {"entry_points", "EntryPoint"}
 ALLOWED_IMPORTS = {
     "objectives/definitions.py": "part of an expression that a person typed, or a file that is trusted",
     "objectives/adapters/package.py": "seams of a peer's, written beside it",
-    "objectives/peers/installed.py": "trl, verl and omegaconf, by a person who makes their tables",
     "rlzoo/__init__.py": "one of three of ours",
     "rlzoo/commands/__init__.py": "the laboratory's commands",
     "rlzoo/config/command_keys.py": "the laboratory's keys, by a table",

@@ -17,10 +17,11 @@ from trl import GRPOConfig, GRPOTrainer
 
 from objectives import TokenBatch
 from objectives.peers import TRL
-from objectives.peers.installed import committed, installed
+from objectives.peers.installed import committed
 from objectives.peers.translate import from_peer
 from tests.objectives.peers.remedies import refusal, remedy_beside_usual
 from tests.peers.beside import FEW, SEEDS, assert_same, batch_of, ours, ours_on_entropy, pushed
+from tests.peers.installed import installed
 
 SEQUENCE = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
 EQUAL: dict[str, dict[str, Any]] = {
@@ -182,7 +183,7 @@ def test_the_adapters_remedy_for_the_entropy_is_trls_bonus(coefficient: float) -
 
 
 def test_the_committed_names_and_defaults_are_those_of_trl() -> None:
-    """Where this fails, `python -m objectives.peers.installed trl` writes them again: read the diff."""
+    """Where this fails, `python -m tests.peers.installed trl` writes them again: read the diff."""
     assert replace(committed("trl"), date="") == installed("trl")
 
 

@@ -20,7 +20,7 @@ from verl.workers.config import ActorConfig, DistillationLossConfig, PolicyLossC
 
 from objectives import TokenBatch
 from objectives.peers import VERL
-from objectives.peers.installed import committed, flat, installed
+from objectives.peers.installed import committed, flat
 from objectives.peers.translate import from_peer
 from objectives.peers.verl import (
     ACTOR,
@@ -63,6 +63,7 @@ from objectives.peers.verl import (
 )
 from tests.objectives.peers.remedies import remedy_beside_usual
 from tests.peers.beside import FEW, SEEDS, assert_same, batch_of, ours, ours_on_entropy, pushed
+from tests.peers.installed import installed
 
 POLICY = f"{ACTOR}policy_loss."
 WITH_KL: dict[str, Any] = {KL: True, BETA: 0.3}
@@ -236,7 +237,7 @@ def test_the_adapters_remedy_for_the_entropy_is_verls_bonus(mean: str) -> None:
 
 
 def test_the_committed_names_and_defaults_are_those_of_verl() -> None:
-    """Where this fails, `python -m objectives.peers.installed verl` writes them again: read the diff."""
+    """Where this fails, `python -m tests.peers.installed verl` writes them again: read the diff."""
     assert replace(committed("verl"), date="") == installed("verl")
 
 
