@@ -45,8 +45,7 @@ class Arithmetic:
     characters = "0123456789+-="
 
     def __post_init__(self) -> None:
-        if type(self.digits) is not int or not 1 <= self.digits <= MAX_DIGITS:
-            raise UserError(f"task.options.digits={self.digits!r} must be a whole number from 1 to {MAX_DIGITS}")
+        check_whole("digits", self.digits, 1, MAX_DIGITS)
         most = 10 ** (3 * self.digits) // 4
         if not 1 <= self.problems <= most:
             raise UserError(
@@ -84,6 +83,12 @@ class Arithmetic:
         """Different held-out problems."""
         count = min(HELD_OUT_PROBLEMS, 10 ** (3 * self.digits) // 16)
         return distinct(stream(self.digits, _HELD_OUT_SEED, held_out=True), count)
+
+
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    """Raises UserError for an option that is no whole number of this range."""
+    if type(value) is not int or not least <= value <= most:
+        raise UserError(f"task.options.{name}={value!r} must be a whole number from {least} to {most}")
 
 
 def stream(digits: int, seed: int, held_out: bool) -> Iterator[Problem]:

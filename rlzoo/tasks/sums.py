@@ -22,7 +22,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from rlzoo.errors import UserError
-from rlzoo.tasks.arithmetic import HELD_OUT_PROBLEMS, distinct, slipped
+from rlzoo.tasks.arithmetic import HELD_OUT_PROBLEMS, check_whole, distinct, slipped
 from rlzoo.tasks.base import ExactGrader, Grader, Problem
 
 HELD_OUT, DEMONSTRATED, TRAINED = "held out", "demonstrated", "trained on"
@@ -52,8 +52,8 @@ class Sums:
     characters = "0123456789+=(,)"
 
     def __post_init__(self) -> None:
-        _check_whole("digits", self.digits, 1, MAX_DIGITS)
-        _check_whole("fewest_digits", self.fewest_digits, 1, self.digits)
+        check_whole("digits", self.digits, 1, MAX_DIGITS)
+        check_whole("fewest_digits", self.fewest_digits, 1, self.digits)
         for name in ("careful", "taught"):
             share = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
@@ -132,8 +132,3 @@ def _columns(numbers: Sequence[int]) -> list[tuple[int, ...]]:
     """The digits of all numbers, place by place from the right."""
     width = len(str(max(numbers)))
     return [tuple(map(int, column)) for column in zip(*(str(n).zfill(width)[::-1] for n in numbers), strict=True)]
-
-
-def _check_whole(name: str, value: object, least: int, most: int) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise UserError(f"task.options.{name}={value!r} must be a whole number from {least} to {most}")
