@@ -11,7 +11,7 @@ import numpy as np
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from rlzoo.config import RolloutConfig, TaskConfig
+from rlzoo.config import Config, TaskConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import KeptBatches, in_order
@@ -182,8 +182,28 @@ longest response."""
 
 
 @dataclass(frozen=True)
+class ProblemSet:
+    """What one figure is measured on: `samples` responses to each problem of a task, which `source` describes.
+
+    Greedy decoding has one response to each.
+    """
+
+    name: str
+    task: Task
+    problems: Sequence[Problem]
+    source: TaskConfig
+    samples: int
+
+    @classmethod
+    def held_out(cls, config: Config, task: Task) -> "ProblemSet":
+        """The held-out problems that evaluations of a run use."""
+        problems = task.held_out[: config.evaluation.problems]
+        return cls(config.task.name, task, problems, config.task, config.evaluation.samples)
+
+
+@dataclass(frozen=True)
 class Evaluator:
-    """Samples and grades responses to held-out problems, each process a share of them.
+    """Samples and grades responses to a set of problems, each process a share of them.
 
     Always with the same seed, so that evaluations before and after training differ by the policy alone. Every draw
     depends on seed, problem and sample, whichever process makes it.
@@ -191,16 +211,9 @@ class Evaluator:
 
     accelerator: Accelerator
     sampler: Sampler
-    task: Task
-    problems: Sequence[Problem]
-    samples: int
-    """Responses to each problem, but for greedy decoding, which has one."""
-    rollout: RolloutConfig
-    source: TaskConfig
-    """Where the task comes from."""
-    seed: int
-    stop: Sequence[str] = ()
-    """Texts that end a response."""
+    problem_set: ProblemSet
+    config: Config
+    """Says how it samples; which task, the problem set says."""
 
     def __call__(
         self,
@@ -213,16 +226,17 @@ class Evaluator:
         All processes call it together. What it says of its progress is estimated from this process's share. Problems
         that are `kept` are not sampled again, and those that are sampled are kept batch by batch.
         """
-        samples, rollout = decoding.samples(self.samples), self.rollout
-        total = len(self.problems) * samples
-        seed = step_seed(self.seed, 0, "evaluation")
+        problems, rollout = self.problem_set.problems, self.config.rollout
+        samples = decoding.samples(self.problem_set.samples)
+        total = len(problems) * samples
+        seed = step_seed(self.config.seed, 0, "evaluation")
         chances = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
-        sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.stop))
+        sampling = Sampling(rollout.max_response_tokens, *chances, tuple(self.config.evaluation.stop))
         is_queued = self.sampler.environment is None and getattr(self.sampler.engine, "queues", False)
         at_once = rollout.rows_per_batch * (QUEUED if is_queued else 1)
         per_batch = max(1, at_once // samples)
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
-        shares = shared_batches(len(self.problems), per_batch, process, processes)
+        shares = shared_batches(len(problems), per_batch, process, processes)
         seen = kept.records() if kept else {}
         seen_by: list[set[int]] = gather_object([set(seen)])
         left = [(start, _left(start, numbers, set().union(*seen_by))) for start, numbers in shares]
@@ -231,7 +245,7 @@ class Evaluator:
         records = seen if process == 0 else {number: seen[number] for number in seen.keys() - seen_by[0]}
         for start, numbers in left:
             if numbers:
-                asked = [self.problems[start + number] for number in numbers]
+                asked = [problems[start + number] for number in numbers]
                 graded = self.sampler(asked, samples, sampling, seed + start, numbers)
                 rows = [self._record(graded, row, row % samples) for row in range(len(graded.texts))]
                 rows = with_votes(self.sampler.graders, [graded.problem_of(row) for row in range(len(rows))], rows)
@@ -246,12 +260,12 @@ class Evaluator:
 
     def _record(self, graded: GradedRollouts, row: int, sample: int) -> dict[str, Any]:
         final_answer = self._final_answer(graded, row)
-        return {**response_record(graded, row, self.source), "sample": sample, "final_answer": final_answer}
+        return {**response_record(graded, row, self.problem_set.source), "sample": sample, "final_answer": final_answer}
 
     def _final_answer(self, graded: GradedRollouts, row: int) -> str | None:
-        if graded.outcomes[row] == "truncated" and not self.source.grade_truncated:
+        if graded.outcomes[row] == "truncated" and not self.problem_set.source.grade_truncated:
             return None
-        return self.task.final_answer(graded.problem_of(row), graded.texts[row])
+        return self.problem_set.task.final_answer(graded.problem_of(row), graded.texts[row])
 
 
 def _left(start: int, numbers: range, done: Set[int]) -> Sequence[int]:

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 
 from rlzoo.config import Config, RolloutConfig, TaskConfig
 from rlzoo.config.decoding import Decoding, read_decodings
-from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ShowProgress, holds_out_others
+from rlzoo.evaluation.evaluate import Evaluation, Evaluator, ProblemSet, ShowProgress, holds_out_others
 from rlzoo.evaluation.kept import KeptBatches, is_finished, record_result
 from rlzoo.evaluation.target import Target, model_settings, settings_of
 from rlzoo.experiment.check import check_prompts
@@ -25,22 +25,11 @@ from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.rollout import check_engine, engine_class, load_engine
 from rlzoo.rollout.sampler import open_sampler
-from rlzoo.tasks import Problem, Task, load_task
+from rlzoo.tasks import load_task
 from rlzoo.tasks.benchmarks import RESPONSE_TOKENS, Benchmark, contamination_of, load_benchmark
 from rlzoo.tasks.grading import GraderPool
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ProblemSet:
-    """What one figure is measured on: `samples` responses to each problem of a task, which `source` describes."""
-
-    name: str
-    task: Task
-    problems: Sequence[Problem]
-    source: TaskConfig
-    samples: int
 
 
 class EvaluationView(Protocol):
@@ -86,7 +75,8 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         sets = [_benchmark_set(benchmark, target, tokenizer) for benchmark in target.benchmarks]
         config = replace(config, rollout=_with_room(target, tokenizer, sets))
     else:
-        sets = [_task_set(config, tokenizer)]
+        task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
+        sets = [ProblemSet.held_out(config, task)]
     for problem_set in sets:
         check_prompts(config.model, config.rollout, tokenizer, problem_set.problems)
     accelerator = make_accelerator(config.model.precision)
@@ -156,20 +146,9 @@ def _evaluate(
             open_sampler(config.task, engine, graders, tokenizer) as sampler,
         ):
             for part in parts:
-                problem_set, kept = part.problem_set, KeptBatches(part.path)
-                evaluator = Evaluator(
-                    accelerator,
-                    sampler,
-                    problem_set.task,
-                    problem_set.problems,
-                    problem_set.samples,
-                    config.rollout,
-                    problem_set.source,
-                    config.seed,
-                    config.evaluation.stop,
-                )
+                evaluator, kept = Evaluator(accelerator, sampler, part.problem_set, config), KeptBatches(part.path)
                 claim = kept.claimed(part.settings) if accelerator.is_main_process else nullcontext()
-                with claim, view.evaluating(part.decoding, problem_set.name) as progress:
+                with claim, view.evaluating(part.decoding, part.problem_set.name) as progress:
                     result = evaluator(part.decoding, progress, kept)
                     if result is not None:
                         result.save(part.path)
@@ -188,12 +167,6 @@ def _show(parts: Sequence[EvaluationPart], config: Config, view: EvaluationView)
         evaluations = {name: evaluation for name, (evaluation, _) in results.items()}
         paths = [path for _, path in results.values()]
         view.show_evaluations(decoding, evaluations, paths, config.rollout.max_response_tokens)
-
-
-def _task_set(config: Config, tokenizer: Tokenizer) -> ProblemSet:
-    task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
-    problems = task.held_out[: config.evaluation.problems]
-    return ProblemSet(config.task.name, task, problems, config.task, config.evaluation.samples)
 
 
 def _benchmark_set(benchmark: Benchmark, target: Target, tokenizer: Tokenizer) -> ProblemSet:

@@ -21,6 +21,7 @@ from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_p
 from rlzoo.evaluation.evaluate import (
     Evaluation,
     Evaluator,
+    ProblemSet,
     ShowProgress,
     holds_out_others,
     read_evaluations,
@@ -379,21 +380,11 @@ def _checkpoint(trainer: Trainer, folder: RunFolder) -> None:
 
 def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> None:
     """Evaluates with every decoding where that is due and not done already; what the main process sees decides."""
-    config, experiment, accelerator = trainer.config, trainer.experiment, trainer.accelerator
+    config, accelerator = trainer.config, trainer.accelerator
     step, every = trainer.progress.step, config.evaluation.every
     if step not in (0, config.train.steps) and not (every and step % every == 0):
         return
-    evaluator = Evaluator(
-        accelerator,
-        trainer.sampler,
-        experiment.task,
-        experiment.held_out,
-        config.evaluation.samples,
-        config.rollout,
-        config.task,
-        config.seed,
-        config.evaluation.stop,
-    )
+    evaluator = Evaluator(accelerator, trainer.sampler, ProblemSet.held_out(config, trainer.experiment.task), config)
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
         if broadcast_from_main(accelerator, path.exists()):

@@ -11,7 +11,7 @@ import torch
 
 from rlzoo.config import load_config
 from rlzoo.config.decoding import Decoding
-from rlzoo.evaluation.evaluate import Evaluator
+from rlzoo.evaluation.evaluate import Evaluator, ProblemSet
 from rlzoo.experiment.check import check
 from rlzoo.model.accelerator import broadcast_from_main, make_accelerator
 from rlzoo.model.policy import load_policy
@@ -25,8 +25,9 @@ PROBLEMS, SAMPLES, ROWS = 11, 3, 9
 def main(model: str, folder: Path) -> None:
     """Writes the records, and what each process did."""
     accelerator = make_accelerator("float32")
-    words = (f"evaluation.problems={PROBLEMS}", f"rollout.rows_per_batch={ROWS}", "rollout.max_response_tokens=12")
-    experiment = check(load_config([f"model.name={model}", "task.problems=1", *words]))
+    evaluated = (f"evaluation.problems={PROBLEMS}", f"evaluation.samples={SAMPLES}")
+    sampled = (f"rollout.rows_per_batch={ROWS}", "rollout.max_response_tokens=12")
+    experiment = check(load_config([f"model.name={model}", "task.problems=1", *evaluated, *sampled]))
     config, tokenizer = experiment.config, experiment.tokenizer
     engine = TransformersEngine(load_policy(config.model, tokenizer), tokenizer, config.rollout, config.model)
     with GraderPool(experiment.task.grader) as graders:
@@ -38,16 +39,8 @@ def main(model: str, folder: Path) -> None:
             return sampler(problems, *arguments)
 
         sampling.graders, sampling.environment, sampling.engine = graders, None, engine  # type: ignore[attr-defined]
-        evaluator = Evaluator(
-            accelerator,
-            sampling,  # type: ignore[arg-type]
-            experiment.task,
-            experiment.held_out,
-            SAMPLES,
-            config.rollout,
-            config.task,
-            0,
-        )
+        held_out = ProblemSet.held_out(config, experiment.task)
+        evaluator = Evaluator(accelerator, sampling, held_out, config)  # type: ignore[arg-type]
         evaluation = evaluator(Decoding(1.0, 0.9))
     if evaluation is not None:
         evaluation.save(folder / "records.jsonl")
