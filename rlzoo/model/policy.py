@@ -176,17 +176,10 @@ class Policy(nn.Module):
 
     def load(self, folder: Path) -> None:
         """Takes over the weights of a saved policy of the same architecture. Raises ValueError if some lack."""
-        refuse_other_weights(Pretrained(str(folder), {}))
-        with without_progress_bars():
-            loaded: Any = type(self.model).from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
-            )
-        saved, info = loaded
-        if lacking := sorted(info["missing_keys"]):
-            raise ValueError(f"its weights lack {lacking[0]}")
-        if broken := not_finite(saved.state_dict()):
+        saved = saved_weights(type(self.model), Pretrained(str(folder), {}))
+        if broken := not_finite(saved):
             raise ValueError(f"{broken} holds what is no number")
-        self.model.load_state_dict(saved.state_dict())
+        self.model.load_state_dict(saved)
 
     def frozen_copy(self) -> "Policy":
         """A copy that does not learn, for the reference; where there are adapters, the frozen weights without them."""
@@ -390,6 +383,19 @@ def pretrained_model(config: ModelConfig, tokenizer: Tokenizer, **options: Any) 
         )
     _make_savable(model)
     return model
+
+
+def saved_weights(kind: type[PreTrainedModel], source: Pretrained) -> dict[str, Tensor]:
+    """The weights of a saved model of that class in float32. Raises ValueError if some lack."""
+    refuse_other_weights(source)
+    with without_progress_bars():
+        loaded: Any = kind.from_pretrained(
+            source.path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **source.options
+        )
+    saved, info = loaded
+    if lacking := sorted(info["missing_keys"]):
+        raise ValueError(f"its weights lack {lacking[0]}")
+    return saved.state_dict()
 
 
 def not_finite(weights: Mapping[str, Tensor]) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate.utils import gather_object
@@ -16,8 +15,8 @@ from transformers.utils.hub import cached_file
 from rlzoo.config import ModelConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import read_json
-from rlzoo.model.policy import Policy, pretrained_model
-from rlzoo.model.pretrained import Pretrained, locate, refuse_other_weights, without_progress_bars
+from rlzoo.model.policy import Policy, pretrained_model, saved_weights
+from rlzoo.model.pretrained import Pretrained, locate
 from rlzoo.model.sharding import (
     OVER_ALL,
     Sharding,
@@ -106,15 +105,7 @@ def _rows_of_files(model: PreTrainedModel, source: Pretrained) -> ReadRows | Non
 
 def _rows_of_model(model: PreTrainedModel, source: Pretrained) -> ReadRows:
     """Reads the whole model, as transformers converts it, on every process."""
-    refuse_other_weights(source)
-    with without_progress_bars():
-        loaded: Any = type(model).from_pretrained(
-            source.path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **source.options
-        )
-    whole, info = loaded
-    if lacking := sorted(info["missing_keys"]):
-        raise ValueError(f"its weights lack {lacking[0]}")
-    parts, weights = model.state_dict(keep_vars=True), whole.state_dict()
+    parts, weights = model.state_dict(keep_vars=True), saved_weights(type(model), source)
     return lambda name: weights[name][rows_here(parts[name])] if parts[name].dim() else weights[name]
 
 
