@@ -11,7 +11,7 @@ attention between them is left out, as in `Policy.forward_flops`.
 import heapq
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -168,9 +168,8 @@ class Layout:
 
     def on(self, device: torch.device) -> "Layout":
         """Copies the layout to a device."""
-        there = {item.name: getattr(self, item.name) for item in fields(self)}
         moved: dict[str, Any] = {
-            name: to_device(value, device) for name, value in there.items() if isinstance(value, Tensor)
+            name: to_device(value, device) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
         row, column = (to_device(index, device) for index in self.predicted_at)
         return replace(self, **moved, predicted_at=(row, column))
@@ -293,12 +292,7 @@ class Work:
 
     def rows(self, index: Sequence[int]) -> "Work":
         """The work on some rows."""
-        return Work(
-            group=[self.group[row] for row in index],
-            prompt_lengths=[self.prompt_lengths[row] for row in index],
-            lengths=[self.lengths[row] for row in index],
-            learns=[self.learns[row] for row in index],
-        )
+        return Work(*([values[row] for row in index] for values in vars(self).values()))
 
     def trees(self, learning: bool, longest: int) -> list[Tree]:
         """The rows that learn, or the others, as forward passes share prompts among them; the largest first."""
