@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from packaging.version import Version
 
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.config.decoding import Decoding
-from rlzoo.errors import UserError, one_line
+from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import is_sharded, resharded
 from rlzoo.model.tokenizer import Tokenizer
@@ -99,10 +98,7 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         if name in SET_HERE:
             raise UserError(f"rollout.engine_args.{name}: rlzoo sets it from its own keys; leave it out")
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            raise UserError(
-                f"rollout.engine_args.{name}: vLLM has no such argument{f'; did you mean {near[0]}?' if near else ''}"
-            )
+            raise UserError(f"rollout.engine_args.{name}: vLLM has no such argument{nearest(name, known, most=1)}")
 
 
 class VllmEngine(VllmTraits):
