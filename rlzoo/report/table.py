@@ -291,7 +291,8 @@ class _Layout:
         return min(longest, column.width or (NARROWER if place else NARROWEST)) if is_wrapped else longest
 
     def _heading(self, column: Column) -> str:
-        return column.heading if column.is_text or not self.is_narrow else _filled(column.heading, HEADING)
+        is_folded = self.is_narrow and not column.is_text
+        return fill(column.heading, HEADING, break_long_words=False) if is_folded else column.heading
 
     def _figure(self, cell: Cell, column: Column) -> str:
         """A cell's lines; those of figures are folded in a narrow table."""
@@ -344,7 +345,3 @@ class _Layout:
         text = self._figure(cell, column)
         style = next((STYLES[word] for word in cell.kind.split() if word in STYLES), "")
         return Text(folded(text, column.width or code_width) if cell.is_code and column.is_text else text, style)
-
-
-def _filled(text: str, width: int) -> str:
-    return fill(text, width, break_long_words=False)
