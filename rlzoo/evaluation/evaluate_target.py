@@ -152,12 +152,9 @@ def _evaluate(
                     result = evaluator(part.decoding, progress, kept)
                     if result is not None:
                         result.save(part.path)
+                        made_with = environment(*engine_class(config.rollout.engine).packages)
                         made = {"model": config.model.name, "run": run, "settings": part.settings}
-                        figures = {
-                            "figures": result.summary(),
-                            "environment": environment(*engine_class(config.rollout.engine).packages),
-                        }
-                        record_result(part.path, {**made, **figures})
+                        record_result(part.path, {**made, "figures": result.summary(), "environment": made_with})
                 accelerator.wait_for_everyone()
 
 
