@@ -94,7 +94,7 @@ def evaluate_target(target: Target, view: EvaluationView) -> list[Path]:
         for note in contamination_of(benchmark.name for benchmark in target.benchmarks):
             _logger.warning("%s", note)
     parts = _parts(sets, config, tokenizer, target.folder)
-    to_do = [part for part in parts if not broadcast_from_main(accelerator, is_finished(part.path, part.settings))]
+    to_do = [part for part in parts if not broadcast_from_main(is_finished(part.path, part.settings))]
     if to_do:
         with shortage_named(config, learns=False):
             _evaluate(to_do, config, tokenizer, accelerator, view, target.run)

@@ -17,7 +17,7 @@ from accelerate.utils import (
     DistributedDataParallelKwargs,
     DistributedType,
     InitProcessGroupKwargs,
-    broadcast,
+    broadcast_object_list,
 )
 from torch import Tensor
 
@@ -87,11 +87,9 @@ def gathered(accelerator: Accelerator, items: Sequence[T]) -> list[T]:
     return list(chain(*parts))
 
 
-def broadcast_from_main(accelerator: Accelerator, value: bool) -> bool:
+def broadcast_from_main(value: bool) -> bool:
     """The main process's value, on all processes: they may see other files, or another time, than it does."""
-    if accelerator.num_processes == 1:
-        return value
-    return bool(broadcast(torch.tensor(int(value), device=accelerator.device)))
+    return bool(broadcast_object_list([value])[0])
 
 
 # ---- algorithms, threads and speed -----------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from pathlib import Path
 from time import monotonic
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -51,16 +50,15 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class CheckpointTimes:
     """When checkpoints are due: by the step, and by the main process's clock, which decides nothing else."""
 
-    def __init__(self, asked: CheckpointConfig, last_step: int, accelerator: Accelerator) -> None:
-        self.asked, self.last_step, self.accelerator = asked, last_step, accelerator
-        self.saved_at = monotonic()
+    def __init__(self, asked: CheckpointConfig, last_step: int) -> None:
+        self.asked, self.last_step, self.saved_at = asked, last_step, monotonic()
 
     def is_due(self, step: int) -> bool:
         """Whether one is due after a step. All processes ask together."""
         every, minutes = self.asked.every, self.asked.minutes
         if step == self.last_step or (every and step % every == 0):
             return True
-        return minutes > 0 and broadcast_from_main(self.accelerator, monotonic() - self.saved_at >= 60 * minutes)
+        return minutes > 0 and broadcast_from_main(monotonic() - self.saved_at >= 60 * minutes)
 
     def saved(self) -> None:
         """One is saved."""

@@ -115,7 +115,7 @@ def train(config: Config, view: TrainingView, write_reports: WriteReports = lamb
     with claim(folder, config) if accelerator.is_main_process else nullcontext():
         accelerator.wait_for_everyone()
         with _interrupted(folder), _ended_early(folder, config):
-            if broadcast_from_main(accelerator, folder.finished(config)):
+            if broadcast_from_main(folder.finished(config)):
                 view.nothing_left(folder)
             else:
                 _start_trackers(accelerator, config, folder)
@@ -306,7 +306,7 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
         forget_after(folder, trainer.progress.step)
     _evaluate_once(trainer, folder, view)
     follow = Following.of_run(config, folder, trainer.progress.step) if main else None
-    times = CheckpointTimes(config.checkpoint, config.train.steps, trainer.accelerator)
+    times = CheckpointTimes(config.checkpoint, config.train.steps)
     with view.training(trainer.experiment, trainer.progress.step) as show:
         while trainer.progress.step < config.train.steps:
             with interruption.put_off():
@@ -387,7 +387,7 @@ def _evaluate_once(trainer: Trainer, folder: RunFolder, view: TrainingView) -> N
     evaluator = Evaluator(accelerator, trainer.sampler, ProblemSet.held_out(config, trainer.experiment.task), config)
     for decoding in read_decodings(config.evaluation.decodings):
         path = folder.evaluation(trainer.progress.step, decoding)
-        if broadcast_from_main(accelerator, path.exists()):
+        if broadcast_from_main(path.exists()):
             continue
         with view.evaluating(decoding) as progress:
             evaluation = evaluator(decoding, progress)

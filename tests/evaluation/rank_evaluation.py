@@ -51,7 +51,7 @@ def main(model: str, folder: Path) -> None:
     of_process = {
         "problems": own,
         "evaluated": evaluation is not None,
-        "said": broadcast_from_main(accelerator, accelerator.is_main_process),
+        "said": broadcast_from_main(accelerator.is_main_process),
         "waits": waits,
     }
     (folder / f"{accelerator.process_index}.json").write_text(json.dumps(of_process))
