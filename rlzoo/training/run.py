@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
-from accelerate.utils import set_seed
+from accelerate.utils import gather_object, set_seed
 
 from rlzoo.config import Config, LogConfig, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
@@ -428,11 +428,5 @@ class Interruption:
         self.is_under_way = True
         yield
         self.is_under_way = False
-        if number := self._agreed():
+        if number := max(gather_object([self.asked])):
             raise Interrupted(number)
-
-    def _agreed(self) -> int:
-        if self.accelerator.num_processes == 1:
-            return self.asked
-        asked = torch.tensor([self.asked], device=self.accelerator.device)
-        return int(self.accelerator.gather(asked).max())
