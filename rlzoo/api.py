@@ -10,14 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from objectives import ObjectiveError, end_reading, parse
-from rlzoo.config import (
-    Config,
-    InspectConfig,
-    LeaderboardConfig,
-    TrustConfig,
-    load_config,
-    own_words,
-)
+from rlzoo.config import Config, load_config
+from rlzoo.config.command_keys import InspectConfig, LeaderboardConfig, TrustConfig
+from rlzoo.config.reading import own_words
 from rlzoo.config.words import native, python_words
 from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
@@ -267,7 +262,7 @@ class Run:
     @property
     def evaluations(self) -> DataFrame:
         """A row for each evaluation that training made: decoding, step, accuracy with its interval, ..."""
-        from rlzoo.config import read_decodings
+        from rlzoo.config.decoding import read_decodings
         from rlzoo.evaluation.evaluate import read_evaluations
 
         return _table(

@@ -21,7 +21,9 @@ import rlzoo.training.run
 from objectives import definitions_only
 from rlzoo.commands import main
 from rlzoo.comparing.grid_words import GridWords, read_grid_words
-from rlzoo.config import Config, key_and_value, load_config, resolve
+from rlzoo.config import Config, load_config
+from rlzoo.config.reading import resolve
+from rlzoo.config.words import key_and_value
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.scripts import path_of
 from rlzoo.starting import started, starting

@@ -8,7 +8,8 @@ from typing import Any
 from benchmarks.doctor.faults import Fault
 from benchmarks.doctor.observing import observing
 from objectives import ObjectiveError, parse
-from rlzoo.config import Config, key_and_value, load_config
+from rlzoo.config import Config, load_config
+from rlzoo.config.words import key_and_value
 from rlzoo.doctor.indicators import Table
 from rlzoo.doctor.readers import run_records, table_of
 from rlzoo.experiment.check import check

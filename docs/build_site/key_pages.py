@@ -10,8 +10,8 @@ from typing import Any
 from links import write_changed
 from method_pages import escaped
 
-from rlzoo import config
 from rlzoo.commands import COMMANDS
+from rlzoo.config import Config, schema, words
 
 
 def write(folder: Path) -> None:
@@ -27,8 +27,8 @@ def keys_page() -> str:
         "Every key of an experiment, as `rlzoo train` takes it: in a YAML file, or as `key=value` behind it. "
         "`show=config` prints what holds in a run and where that comes from.",
     ]
-    sections: dict[str, list[config.Key]] = {}
-    for key in config.keys(config.Config):
+    sections: dict[str, list[schema.Key]] = {}
+    for key in schema.keys(Config):
         sections.setdefault(key.name.rpartition(".")[0], []).append(key)
     for section, keys in sections.items():
         pieces += [f"## {section or 'The experiment'}", table(keys)]
@@ -44,8 +44,8 @@ def commands_page() -> str:
         usage = re.sub(r"\s+", " ", parser.format_usage().removeprefix("usage: ").strip())
         pieces += [f"## rlzoo {name}", f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.", f"```text\n{usage}\n```"]
         pieces.append(arguments(parser))
-        if config.own_keys(name):
-            pieces.append(table(config.own_keys(name)))
+        if words.own_keys(name):
+            pieces.append(table(words.own_keys(name)))
     return "\n\n".join(piece for piece in pieces if piece) + "\n"
 
 
@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> str:
     return "\n".join(lines)
 
 
-def table(keys: Iterable[config.Key]) -> str:
+def table(keys: Iterable[schema.Key]) -> str:
     """Keys with default, range, meaning, and what they decide of an experiment."""
     listed = list(keys)
     has_facts = any(key.decides for key in listed)
@@ -93,7 +93,7 @@ def in_words(kind: Any) -> str:
             return " or ".join(in_words(it) for it in inner)
 
 
-def allowed(key: config.Key) -> str:
+def allowed(key: schema.Key) -> str:
     """What a key may be: its type, and its range where it has one."""
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices if choice)

@@ -28,7 +28,7 @@ from rlzoo.commands import (
     task,
     train,
 )
-from rlzoo.config import option_as_word
+from rlzoo.config.reading import option_as_word
 from rlzoo.errors import Fault, PlainFormatter, UserError, bounded, fault_in, nearest, printable
 from rlzoo.signals import heard, number_of
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.key_table import declare_words, key_table
-from rlzoo.config import own_keys
+from rlzoo.config.words import own_keys
 
 SUMMARY = "train several objectives on several seeds and rank them"
 WORDS = (

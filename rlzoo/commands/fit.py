@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 
 from objectives import parse
 from rlzoo.commands.key_table import declare_words
-from rlzoo.config import load_config, split_words
+from rlzoo.config import load_config
+from rlzoo.config.words import split_words
 from rlzoo.starting import starting
 
 SUMMARY = "predict the memory that an experiment takes of each GPU, and its hours, before anything is loaded"

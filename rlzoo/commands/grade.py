@@ -4,7 +4,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from rlzoo.commands.key_table import declare_words, key_table
-from rlzoo.config import GradeConfig, TrustConfig, keys_of, load_config, own_words
+from rlzoo.config.command_keys import GradeConfig, TrustConfig
+from rlzoo.config.reading import load_config, own_words
+from rlzoo.config.words import keys_of
 from rlzoo.errors import UserError
 
 SUMMARY = "grade anybody's responses, or again what an evaluation has kept"

@@ -4,7 +4,8 @@ import textwrap
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable
 
-from rlzoo.config import Key, keys_of
+from rlzoo.config.schema import Key
+from rlzoo.config.words import keys_of
 
 
 def declare_words(

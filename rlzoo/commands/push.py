@@ -3,7 +3,8 @@
 from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.key_table import declare_words
-from rlzoo.config import PushConfig, load_config
+from rlzoo.config import load_config
+from rlzoo.config.command_keys import PushConfig
 
 SUMMARY = "put a run's model with its card on the Hugging Face hub"
 

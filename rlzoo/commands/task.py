@@ -5,7 +5,8 @@ from argparse import ArgumentParser, Namespace
 
 from rlzoo.commands.key_table import declare_words, key_table
 from rlzoo.commands.train import FIRST
-from rlzoo.config import check_effect, keys_of, load_config
+from rlzoo.config import load_config
+from rlzoo.config.words import check_effect, keys_of
 
 SUMMARY = "show what a task asks, how it grades, and whether a model can learn it"
 

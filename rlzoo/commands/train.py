@@ -5,7 +5,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from rlzoo.commands.key_table import declare_words, key_table
-from rlzoo.config import Config, Resolved, flat, key_and_value, keys_of, load_config, resolve, split_words
+from rlzoo.config import Config, flat, load_config
+from rlzoo.config.reading import Resolved, resolve
+from rlzoo.config.words import key_and_value, keys_of, split_words
 from rlzoo.errors import printable
 
 SUMMARY = "train a model with an objective"

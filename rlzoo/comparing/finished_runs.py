@@ -14,10 +14,11 @@ from rlzoo.comparing.eval_history import EvaluatedStep, read_evaluated_steps
 from rlzoo.comparing.grid import Grid, GridCell, Identity
 from rlzoo.comparing.grid_words import GRID, meant
 from rlzoo.comparing.results import SetDecoding
-from rlzoo.config import Config, TaskConfig, deciding, flat
+from rlzoo.config import Config, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.config.recorded import outside_names
 from rlzoo.config.schema import GRID_IDENTITY
+from rlzoo.config.words import deciding
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import RESULTS, read_results, without_code

@@ -20,9 +20,10 @@ from rlzoo.comparing.grid_words import (
     read_grid_words,
     with_schedule,
 )
-from rlzoo.config import Config, flat, load_config, words_of
+from rlzoo.config import Config, flat, load_config
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
+from rlzoo.config.words import words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import ONE_UPDATE, TWO_UPDATES, acting, check
 from rlzoo.experiment.claim import check_same

@@ -8,9 +8,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 from objectives import parse
-from rlzoo.config import Config, GridConfig, TrustConfig, keys, load_config, own_words, resolve, split_words, words_of
+from rlzoo.config import Config, load_config
+from rlzoo.config.command_keys import GridConfig, TrustConfig
+from rlzoo.config.reading import own_words, resolve
 from rlzoo.config.recorded import is_of_a_run
-from rlzoo.config.schema import GRID_IDENTITY
+from rlzoo.config.schema import GRID_IDENTITY, keys
+from rlzoo.config.words import split_words, words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_words
 from rlzoo.files import read_json, slug

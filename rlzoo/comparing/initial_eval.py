@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from rlzoo.comparing.grid import GridCell
-from rlzoo.config import Config, deciding, to_yaml
+from rlzoo.config import Config, to_yaml
 from rlzoo.config.decoding import read_decodings
 from rlzoo.config.schema import RUN_IDENTITY
-from rlzoo.config.words import is_read
+from rlzoo.config.words import deciding, is_read
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import Content, content_of, kept_content

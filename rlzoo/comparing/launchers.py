@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rlzoo.comparing.forked_runs import LOST, Template, end_with_parent
-from rlzoo.config import GridConfig, SlurmConfig
+from rlzoo.config.command_keys import GridConfig, SlurmConfig
 from rlzoo.errors import UserError, one_line
 from rlzoo.files import locked, open_to_append
 from rlzoo.scripts import script_folder

@@ -38,9 +38,9 @@ from rlzoo.comparing.results import (
     with_macro_averages,
 )
 from rlzoo.comparing.token_curves import TokenCurves, token_curves
-from rlzoo.config import deciding
 from rlzoo.config.decoding import Decoding
 from rlzoo.config.schema import GRID_IDENTITY
+from rlzoo.config.words import deciding
 from rlzoo.errors import UserError, nearest
 from rlzoo.experiment.identity import digest, unique_labels
 from rlzoo.files import read_json, write_json

@@ -1,77 +1,10 @@
-"""Every key that a user can set: its declaration, and how files and the command line set it."""
+"""Every key that a user can set: its declaration, and how files and the command line set it.
 
-from rlzoo.config.command_keys import (
-    BenchmarksConfig,
-    GradeConfig,
-    GridConfig,
-    InspectConfig,
-    LeaderboardConfig,
-    PushConfig,
-    SlurmConfig,
-    TrustConfig,
-)
-from rlzoo.config.decoding import read_decodings
-from rlzoo.config.reading import (
-    Resolved,
-    flat,
-    given_keys,
-    load_config,
-    option_as_word,
-    own_words,
-    read_recorded,
-    resolve,
-)
-from rlzoo.config.schema import Key, keys
-from rlzoo.config.sections import (
-    CheckpointConfig,
-    ColumnsConfig,
-    Config,
-    EvaluationConfig,
-    LogConfig,
-    LoraConfig,
-    ModelConfig,
-    RolloutConfig,
-    TaskConfig,
-    TrainConfig,
-)
-from rlzoo.config.words import check_effect, deciding, key_and_value, keys_of, own_keys, split_words, to_yaml, words_of
+Here are the names that most modules need; the others are where they are declared.
+"""
 
-__all__ = [
-    "BenchmarksConfig",
-    "CheckpointConfig",
-    "ColumnsConfig",
-    "Config",
-    "EvaluationConfig",
-    "GradeConfig",
-    "GridConfig",
-    "InspectConfig",
-    "Key",
-    "LeaderboardConfig",
-    "LogConfig",
-    "LoraConfig",
-    "ModelConfig",
-    "PushConfig",
-    "Resolved",
-    "RolloutConfig",
-    "SlurmConfig",
-    "TaskConfig",
-    "TrainConfig",
-    "TrustConfig",
-    "check_effect",
-    "deciding",
-    "flat",
-    "given_keys",
-    "key_and_value",
-    "keys",
-    "keys_of",
-    "load_config",
-    "option_as_word",
-    "own_keys",
-    "own_words",
-    "read_decodings",
-    "read_recorded",
-    "resolve",
-    "split_words",
-    "to_yaml",
-    "words_of",
-]
+from rlzoo.config.reading import flat, load_config
+from rlzoo.config.sections import Config, ModelConfig, RolloutConfig, TaskConfig, TrainConfig
+from rlzoo.config.words import to_yaml
+
+__all__ = ["Config", "ModelConfig", "RolloutConfig", "TaskConfig", "TrainConfig", "flat", "load_config", "to_yaml"]

@@ -9,7 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import GradeConfig, flat
+from rlzoo.config import flat
+from rlzoo.config.command_keys import GradeConfig
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, with_votes

@@ -9,26 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from rlzoo.config import (
-    BenchmarksConfig,
-    ColumnsConfig,
-    Config,
-    ModelConfig,
-    TaskConfig,
-    TrustConfig,
-    check_effect,
-    flat,
-    given_keys,
-    key_and_value,
-    keys,
-    load_config,
-    own_words,
-    read_recorded,
-    split_words,
-)
+from rlzoo.config.command_keys import BenchmarksConfig, TrustConfig
 from rlzoo.config.decoding import Decoding
+from rlzoo.config.reading import flat, given_keys, load_config, own_words, read_recorded
 from rlzoo.config.recorded import RecordedKeys, check_recorded
-from rlzoo.config.schema import EVALUATES, MACHINE
+from rlzoo.config.schema import EVALUATES, MACHINE, keys
+from rlzoo.config.sections import ColumnsConfig, Config, ModelConfig, TaskConfig
+from rlzoo.config.words import check_effect, key_and_value, split_words
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_keys, check_response_limit
 from rlzoo.experiment.identity import task_sources

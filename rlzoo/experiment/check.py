@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from objectives import OF_TURNS, UNREPORTED, Objective, parse
 from objectives.parts.advantages import SoftOverlong
-from rlzoo.config import Config, LoraConfig, ModelConfig, RolloutConfig, TaskConfig, TrainConfig, read_decodings
+from rlzoo.config.decoding import read_decodings
+from rlzoo.config.sections import Config, LoraConfig, ModelConfig, RolloutConfig, TaskConfig, TrainConfig
 from rlzoo.errors import UserError, nearest
 from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate, refuse_idle_revision
 from rlzoo.rollout import check_engine, check_engine_name, engine_traits

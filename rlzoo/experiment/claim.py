@@ -13,10 +13,10 @@ from typing import IO
 from huggingface_hub import try_to_load_from_cache
 
 from objectives import Objective, ObjectiveError, parse
-from rlzoo.config import Config, ModelConfig, deciding, flat, to_yaml
+from rlzoo.config import Config, ModelConfig, flat, to_yaml
 from rlzoo.config.recorded import CONFIG
 from rlzoo.config.schema import LENGTH, RUN_IDENTITY
-from rlzoo.config.words import is_read
+from rlzoo.config.words import deciding, is_read
 from rlzoo.errors import UserError
 from rlzoo.experiment.identity import (
     Code,

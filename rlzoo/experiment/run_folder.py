@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import Config, given_keys, read_recorded
+from rlzoo.config import Config
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.reading import given_keys, read_recorded
 from rlzoo.config.recorded import CONFIG, OBJECTIVE
 from rlzoo.errors import UserError
 from rlzoo.experiment.progress import checkpoints, step_of

@@ -25,7 +25,8 @@ from objectives import (
     quantile,
     whole_groups,
 )
-from rlzoo.config import InspectConfig, TaskConfig, flat
+from rlzoo.config import TaskConfig, flat
+from rlzoo.config.command_keys import InspectConfig
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import response_record

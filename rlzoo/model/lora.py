@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from rlzoo.config import LoraConfig
+from rlzoo.config.sections import LoraConfig
 from rlzoo.errors import UserError, one_line
 
 _ADAPTER = "default"

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from rlzoo.config import PushConfig, to_yaml
+from rlzoo.config import to_yaml
+from rlzoo.config.command_keys import PushConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.kept import RESULTS, read_results

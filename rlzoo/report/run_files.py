@@ -13,9 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import TypeAdapter
 
-from rlzoo.config import Config, read_recorded, words_of
+from rlzoo.config import Config
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.reading import read_recorded
 from rlzoo.config.schema import FOLDER, Decides
+from rlzoo.config.words import words_of
 from rlzoo.errors import UserError, one_line
 from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
 from rlzoo.experiment.identity import read_objective

@@ -5,7 +5,8 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlzoo.config import Config, ModelConfig, RolloutConfig, read_decodings
+from rlzoo.config import Config, ModelConfig, RolloutConfig
+from rlzoo.config.decoding import read_decodings
 from rlzoo.config.recorded import is_outside
 from rlzoo.errors import UserError, nearest
 from rlzoo.rollout.traits import TransformersTraits, VllmServerTraits, VllmTraits

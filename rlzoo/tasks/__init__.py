@@ -9,8 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from rlzoo.config import ColumnsConfig, TaskConfig, flat
+from rlzoo.config import TaskConfig, flat
 from rlzoo.config.recorded import is_outside
+from rlzoo.config.sections import ColumnsConfig
 from rlzoo.errors import UserError, nearest
 from rlzoo.tasks.base import FORMATS, ZIPPED, DemonstratedTask, Grade, Grader, Message, Problem, Task, format_of
 from rlzoo.tasks.environment_class import environment_named, tool_keys

@@ -28,7 +28,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from rlzoo.config import ColumnsConfig
+from rlzoo.config.sections import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
 from rlzoo.files import DEEPEST, nesting
 from rlzoo.hub import expect_no_hub_without_a_network

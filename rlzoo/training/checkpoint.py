@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rlzoo.config import CheckpointConfig
+from rlzoo.config.sections import CheckpointConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.progress import (

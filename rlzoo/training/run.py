@@ -12,8 +12,9 @@ from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
 from accelerate.utils import gather_object, set_seed
 
-from rlzoo.config import Config, LogConfig, TaskConfig, flat
+from rlzoo.config import Config, TaskConfig, flat
 from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.sections import LogConfig
 from rlzoo.doctor.detectors import Detection
 from rlzoo.doctor.following import Following
 from rlzoo.doctor.indicators import PATIENCE

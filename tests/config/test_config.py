@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rlzoo.config import Config, flat, given_keys, keys, load_config, to_yaml, words_of
-from rlzoo.config.reading import ABSENT, MEANT
+from rlzoo.config import Config, flat, load_config, to_yaml
+from rlzoo.config.reading import ABSENT, MEANT, given_keys
+from rlzoo.config.schema import keys
+from rlzoo.config.words import words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check, check_keys
 

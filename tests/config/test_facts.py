@@ -13,9 +13,10 @@ from objectives import parse
 from rlzoo.comparing.finished_runs import FinishedRun, check_comparable, read_runs
 from rlzoo.comparing.grid import read_grid
 from rlzoo.comparing.grid_words import default_folder
-from rlzoo.config import Config, Key, keys, keys_of, load_config, words_of
+from rlzoo.config import Config, load_config
 from rlzoo.config.command_keys import OWN
-from rlzoo.config.schema import GRID_IDENTITY, LENGTH, RUN_IDENTITY, Decides
+from rlzoo.config.schema import GRID_IDENTITY, LENGTH, RUN_IDENTITY, Decides, Key, keys
+from rlzoo.config.words import keys_of, words_of
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
 from rlzoo.evaluation.target import read_target

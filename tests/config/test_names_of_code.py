@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import rlzoo
-from rlzoo.config import Config, TaskConfig, keys
+from rlzoo.config import Config, TaskConfig
 from rlzoo.config.recorded import outside_names
+from rlzoo.config.schema import keys
 from rlzoo.errors import UserError
 from rlzoo.rollout import engine_class
 from rlzoo.tasks import check_task

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from objectives import parse
-from rlzoo.config import load_config, read_decodings
+from rlzoo.config import load_config
+from rlzoo.config.decoding import read_decodings
 from rlzoo.experiment.check import check_keys
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*_qwen*.yaml"))

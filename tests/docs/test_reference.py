@@ -12,11 +12,12 @@ import pytest
 import objectives
 import rlzoo
 from objectives.zoo import PARTS
-from rlzoo import config
+from rlzoo.config import Config
 from rlzoo.config.command_keys import OWN, own_schema
+from rlzoo.config.schema import keys
 
 ROOT = Path(__file__).parents[2]
-WHOLE = [config.Config, *map(own_schema, OWN)]
+WHOLE = [Config, *map(own_schema, OWN)]
 """The configuration of an experiment, and each command's own."""
 
 
@@ -49,10 +50,10 @@ def test_every_public_name_has_a_docstring(package: Any) -> None:
 def test_every_key_is_looked_up_with_all_that_is_said_of_it(schema: type[Any]) -> None:
     import key_pages
 
-    text = key_pages.keys_page() if schema is config.Config else key_pages.commands_page()
-    shown = rows(key_pages.table(config.keys(schema)))
-    assert list(shown) == [key.name for key in config.keys(schema)]
-    for key in config.keys(schema):
+    text = key_pages.keys_page() if schema is Config else key_pages.commands_page()
+    shown = rows(key_pages.table(keys(schema)))
+    assert list(shown) == [key.name for key in keys(schema)]
+    for key in keys(schema):
         default, allowed, meaning, *decides = shown[key.name]
         assert default and allowed and meaning, key.name
         assert decides == ([key.decides.value] if key.decides else [])

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from rlzoo import config
 from rlzoo.commands import main
 from rlzoo.comparing.grid_words import read_grid_words
+from rlzoo.config import Config
 from rlzoo.config.command_keys import OWN, own_schema
+from rlzoo.config.schema import keys
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -66,9 +67,9 @@ def typed(pages: Sequence[Path] = [page for page in PAGES if page.name != FIRST_
 
 def known_keys() -> set[str]:
     """Every key of an experiment and of a command, and the sections that these are in."""
-    schemas = [config.Config, *map(own_schema, OWN)]
-    keys = {key.name for schema in schemas for key in config.keys(schema)}
-    return keys | {key.rpartition(".")[0] for key in keys}
+    schemas = [Config, *map(own_schema, OWN)]
+    names = {key.name for schema in schemas for key in keys(schema)}
+    return names | {name.rpartition(".")[0] for name in names}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from rlzoo.commands import main
-from rlzoo.config import GradeConfig, TaskConfig
+from rlzoo.config import TaskConfig
+from rlzoo.config.command_keys import GradeConfig
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate_target import evaluate_target
 from rlzoo.evaluation.grade_file import grade_file, regrade, regraded

@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from rlzoo.config import InspectConfig, load_config
+from rlzoo.config import load_config
+from rlzoo.config.command_keys import InspectConfig
 from rlzoo.experiment.run_folder import RunFolder
 from rlzoo.inspecting.microscope import Microscope, inspect_run
 from rlzoo.report.terminal import Terminal

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AttentionInterface, AutoModelForCausalLM, GptOssConfig, MambaConfig
 
-from rlzoo.config import LoraConfig, ModelConfig, RolloutConfig
+from rlzoo.config.sections import LoraConfig, ModelConfig, RolloutConfig
 from rlzoo.errors import UserError
 from rlzoo.model import varlen
 from rlzoo.model.layout import Responses, filled

@@ -14,7 +14,8 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rlzoo.commands import main
-from rlzoo.config import load_config, read_recorded, to_yaml
+from rlzoo.config import load_config, to_yaml
+from rlzoo.config.reading import read_recorded
 from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.evaluation.kept import RESULTS
 from rlzoo.experiment.run_folder import RunFolder

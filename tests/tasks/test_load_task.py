@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rlzoo import tasks
-from rlzoo.config import ColumnsConfig, TaskConfig
+from rlzoo.config.sections import ColumnsConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks import load_task, load_to_grade
 

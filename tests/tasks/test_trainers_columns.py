@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlzoo.config import ColumnsConfig, TaskConfig
+from rlzoo.config.sections import ColumnsConfig, TaskConfig
 from rlzoo.tasks import Problem, load_task
 from rlzoo.tasks.dataset import DatasetGrader
 from tests.model.families import FAMILIES, tokenizer_of

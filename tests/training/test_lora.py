@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from rlzoo.config import LoraConfig
+from rlzoo.config.sections import LoraConfig
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder

@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from objectives import TokenBatch
 from objectives.parts.advantages import DynamicSampling
-from rlzoo.config import Config, InspectConfig, load_config
+from rlzoo.config import Config, load_config
+from rlzoo.config.command_keys import InspectConfig
 from rlzoo.config.decoding import Decoding
 from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import read_evaluations

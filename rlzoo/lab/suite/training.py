@@ -13,7 +13,8 @@ import torch
 from pebble import ProcessExpired, ProcessPool
 
 from objectives import ObjectiveError
-from rlzoo.config import Config, key_and_value, load_config
+from rlzoo.config import Config, load_config
+from rlzoo.config.words import key_and_value
 from rlzoo.errors import UserError, one_line
 from rlzoo.experiment.check import check
 from rlzoo.experiment.run_folder import RunFolder

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from objectives import FAILURE_MODES, parse
-from rlzoo.config import Config, key_and_value, load_config
+from rlzoo.config import Config, load_config
+from rlzoo.config.words import key_and_value
 from rlzoo.experiment.check import check
 from rlzoo.lab.suite.experiment import BASE, Arm, Experiment, load_experiment, own_names
 from rlzoo.lab.suite.lookup import TABLE, Lookup
