@@ -45,4 +45,5 @@ def claims_list(contribution: Sequence[str]) -> str:
     whole = "Claims about whole methods are in [the table of claims](../benchmarks/claims/README.md)."
     if not lines:
         return f"No claim about a single part of its idea was asked of runs here. {whole}"
-    return "\n".join([f"Of its single parts, each added to or taken out of another objective. {whole}\n", *lines])
+    which = "Of its single parts. Each line names its two arms, which may also differ in a parameter or a further part."
+    return "\n".join([f"{which} {whole}\n", *lines])

@@ -121,7 +121,7 @@ IN_OTHERS: Mapping[str, Mapping[str, str]] = {
     "trl": {
         "train.learning_rate": "learning_rate",
         "rollout.max_response_tokens": "max_completion_length",
-        "model.precision=float32": "bf16=False",
+        "model.precision=float32": "bf16=False, fp16=False and weights in float32",
         "rlzoo task shows": "log_completions=True shows",
         "rlzoo inspect RUN shows": "the touched/ metrics of objectives.adapters.trl show",
     },

@@ -65,18 +65,15 @@ def read_log(path: Path) -> tuple[Table, str]:
         raise UserError(
             f"{path} has no line with a metric that is known here{_seen(records)}; columns may be called {known}"
         )
-    return table, _trainer_of(records)
+    return table, "" if RunFolder(path).metrics.is_file() else _trainer_of(records)
 
 
 def _trainer_of(records: Iterable[Record]) -> str:
-    """The other trainer whose names the metrics have, if one has them all."""
-    found = {
-        trainer
-        for name in {name for record in records for name in record}
-        for trainer, prefixes in TRAINERS.items()
-        if name.startswith(prefixes)
-    }
-    return found.pop() if len(found) == 1 else ""
+    """The other trainer to which most names belong of those that stand for a column."""
+    names = [name for name in {name for record in records for name in record} if _place_of(name)[1]]
+    counts = {trainer: sum(name.startswith(begin) for name in names) for trainer, begin in TRAINERS.items()}
+    trainer = max(counts, key=counts.__getitem__)
+    return trainer if counts[trainer] else ""
 
 
 def _seen(records: Iterable[Record]) -> str:

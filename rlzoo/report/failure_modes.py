@@ -140,7 +140,7 @@ def _has(expression: str, part: str) -> bool:
 
 def remedies_table(failure_mode: str) -> Table:
     """What addresses a failure mode, what it does, and what was measured of it where the failure mode is there."""
-    widths = {"part": 26, "what it does": 24, "measured": 22}
+    widths = {"part": 26, "what it does": 20, "measured": 26}
     columns = [Column(heading, is_text=True, width=width) for heading, width in widths.items()]
     return Table(columns, [_row(remedy) for remedy in addressing(failure_mode)])
 

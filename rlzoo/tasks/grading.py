@@ -75,7 +75,8 @@ class GraderPool(Sandbox):
         self.step, self.steps = 0, steps
         """How many training steps are done, and how many there are."""
         self._evaluates = getattr(grader, "evaluates", False)
-        self._is_instant = type(grader).__dict__.get("instant", False)  # not inherited by a class of a user's
+        own = "instant" in vars(type(grader))  # a user's class inherits none
+        self._is_instant = own and getattr(grader, "instant", False)
 
     @classmethod
     def of(cls, config: TaskConfig, grader: Grader, steps: int = 1) -> Self:

@@ -33,7 +33,8 @@ def test_faults_show_while_trl_trains_and_in_what_its_trackers_write(
     trainer.add_callback(DoctorCallback())
     with caplog.at_level(logging.WARNING, logger="rlzoo"):
         trainer.train()
-    assert [record.message for record in caplog.records if "truncation at step 3" in record.message]
+    (message,) = [record.message for record in caplog.records if "truncation at step 3" in record.message]
+    assert "(max_completion_length)" in message
     (wandb,), (trackio,) = tmp_path.glob("wandb/offline-run-*/"), tmp_path.glob("*.db")
     for left in (tmp_path / "out", tmp_path / "tensorboard", wandb, trackio):
         found = {finding.name: finding for finding in examine(read_table(left)).findings}

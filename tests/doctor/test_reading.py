@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import struct
 import subprocess
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
-from rlzoo.doctor.detectors import DETECTORS, IN_OTHERS, examine
+from rlzoo.doctor.detectors import DETECTORS, IN_OTHERS, _in_words_of, examine
 from rlzoo.doctor.readers import TRAINER_STATE, read_log, read_table, repetition, run_records, table_of
 from rlzoo.errors import UserError
 
@@ -140,9 +141,24 @@ def test_what_to_do_is_said_in_the_keys_of_the_trainer_that_wrote_the_log(
     table, found = read_log(written(tmp_path / "log.jsonl", lines))
     (finding,) = examine(table, trainer=found).findings
     assert found == trainer and finding.name == "truncation" and finding.setting.endswith(key)
-    for words in IN_OTHERS.values():
-        said = " ".join(detector.setting for detector in DETECTORS)
-        assert all(ours in said for ours in words)
+
+
+@pytest.mark.parametrize("trainer", IN_OTHERS)
+def test_no_key_of_ours_is_left_in_what_another_trainers_user_reads(trainer: str) -> None:
+    settings = [it.setting for it in DETECTORS if not {*it.needs} & {"grading_lost"}]  # no other trainer logs that
+    broken = {"groups_without_signal": [0.0, *[1.0] * 29], "reward": [0.5, *[0.1] * 29], "learning_rate": [1e-3] * 30}
+    table = {name: np.array(values) for name, values in {"step": range(1, 31), "groups": [20.0] * 30, **broken}.items()}
+    (finding,) = (it for it in examine(table, trainer=trainer).findings if it.name == "dead_groups")
+    assert "training has broken the model" in finding.reason
+    said = [finding.reason, *(_in_words_of(trainer, setting) for setting in settings)]
+    assert not re.findall(r"\b(?:train|rollout|model|task)\.\w+|rlzoo \w+", " ".join(said))
+
+
+def test_a_column_of_another_trainer_makes_no_run_of_ours_its_own(tmp_path: Path) -> None:
+    strange = [{"step": step, "reward": 0.5, "actor/lr": 1e-6} for step in (1, 2, 3)]
+    assert read_log(written(tmp_path / "run" / "metrics.jsonl", strange).parent)[1] == ""
+    mixed = [{**it, "completions/mean_length": 3.0} for it in VERL]
+    assert read_log(written(tmp_path / "mixed.jsonl", mixed))[1] == "verl"
 
 
 def test_a_table_in_csv_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
@@ -343,9 +359,10 @@ def test_a_run_of_trackio_without_an_id_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["db", "wandb"])
 def test_files_of_several_runs_are_no_one_run(kind: str, tmp_path: Path) -> None:
     for name in ("alpha", "beta"):
-        (tmp_path / f"{name}.{kind}").touch()
+        database(tmp_path / f"{name}.db", METRICS, LOGGED).rename(tmp_path / f"{name}.{kind}")
     with pytest.raises(UserError, match=rf"several runs: alpha\.{kind}, beta\.{kind}; give one of these files"):
         read_table(tmp_path)
+    assert kind == "wandb" or read_table(tmp_path / "beta.db")["reward"].tolist() == [0.5]
 
 
 def test_a_folder_with_a_pipe_beside_a_file_of_a_tracker_is_read(tmp_path: Path) -> None:

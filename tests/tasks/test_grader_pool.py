@@ -451,6 +451,11 @@ def test_an_instant_grader_gives_the_same_grades_without_a_process() -> None:
         assert multiprocessing.active_children() == before
 
 
+def answered(problem: Problem, response: str) -> str:
+    """A final answer of a user's."""
+    return response
+
+
 def test_the_graders_of_the_embedded_tasks_are_instant_and_no_class_that_is_made_of_them() -> None:
     class Derived(ExactGrader):
         pass
@@ -458,6 +463,7 @@ def test_the_graders_of_the_embedded_tasks_are_instant_and_no_class_that_is_made
     for task in (Arithmetic(), Calculator(), Knights(), Sums()):
         assert GraderPool(task.grader)._is_instant
     assert not GraderPool(Derived(Sums.final_answer))._is_instant
+    assert not GraderPool(ExactGrader(answered))._is_instant
 
 
 def test_a_worker_that_a_response_took_over_neither_abstains_nor_writes_to_the_terminal(

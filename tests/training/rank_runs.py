@@ -57,8 +57,8 @@ OBJECTIVES: dict[str, str] = {
 }
 """Expression -> a part that has to touch tokens, where such are counted.
 
-Equal prefixes have equal entropies, surprisals and covariances, which two processes round otherwise: so those that
-choose a share of the tokens by these take all here.
+Equal prefixes have equal entropies, surprisals and covariances, which two processes round otherwise: so STARE and
+KL-Cov take all tokens here; rank_gradients.py, where values differ, has their shares.
 """
 NOISE = "rollout.noise=0.1"
 FURTHER = {
