@@ -142,7 +142,7 @@ leaderboard-calculator: $(VENV)/runtime
 
 leaderboard-smollm2: $(VENV)/smollm2
 	$(VENV)/bin/python -m benchmarks.leaderboard_smollm2.warmup
-	$(RLZOO) compare configs/leaderboard_smollm2.yaml grpo dapo stapo stare 'seeds=auto(up_to=10)' equivalence=2 jobs=2 output=runs/leaderboard-smollm2
+	$(RLZOO) compare configs/leaderboard_smollm2.yaml grpo-kl dapo stapo stare baseline=grpo-kl seeds=0,1,2 equivalence=2 jobs=2 output=runs/leaderboard-smollm2
 	$(RLZOO) leaderboard runs/leaderboard-smollm2 equivalence=2
 
 start: $(VENV)/runtime

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from rlzoo.comparing.compare import RunFailure
+    from rlzoo.evaluation.evaluate import Evaluations
 
     Results: TypeAlias = DataFrame | Path | Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
     """What anybody's models scored, a row for each response."""
@@ -61,10 +62,10 @@ def train(*words: str | Path, progress: bool = True, **keys: Any) -> Run:
         return Run(train(config, Terminal(quiet=not progress), _write_reports).path)
 
 
-def _write_reports(folder: RunFolder) -> None:
+def _write_reports(folder: RunFolder, evaluations: Evaluations) -> None:
     from rlzoo.report.run_files import write_reports  # which draws: imported once there is something to draw
 
-    write_reports(folder)
+    write_reports(folder, evaluations)
 
 
 @user_call()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,10 @@ class Kind:
 
 def _is_number(value: Any) -> bool:
     """Whether it is NaN, infinite, or a number whose square, and sums of these, are numbers too."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and not 1e100 < abs(value) < math.inf
+    return type(value) in (float, int) and not 1e100 < abs(value) < math.inf
 
 
-COUNT = Kind(
-    "a whole number from 0", lambda value: _is_number(value) and isinstance(value, int) and 0 <= value <= _LARGEST
-)
+COUNT = Kind("a whole number from 0", lambda value: type(value) is int and 0 <= value <= _LARGEST)
 NUMBER = Kind("a number up to 1e100", _is_number)
 SHARE = Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
 TEXT = Kind("text", lambda value: isinstance(value, str))
@@ -54,15 +53,18 @@ class Fields:
 
     def wrong(self, record: Mapping[str, Any]) -> str:
         """What a record lacks, or has of another kind, in words; empty if it is as it should be."""
-        missing = [name for name in self.needed if name not in record]
-        if missing:
-            return f"has no {', '.join(missing)}"
-        kinds = {**self.needed, **self.optional}
+        if missing := self.needed.keys() - record.keys():
+            return f"has no {', '.join(name for name in self.needed if name in missing)}"
         for name, value in record.items():
-            kind = kinds.get(name, self.others)
+            kind = self._kinds.get(name, self.others)
             if not kind.holds(value):
                 return f"has {one_line(f'{name}={value!r}')}, which is not {kind.name}"
         return ""
+
+    @cached_property
+    def _kinds(self) -> dict[str, Kind]:
+        """Of all names that are known."""
+        return {**self.needed, **self.optional}
 
 
 def text(value: Any) -> str:

@@ -153,6 +153,8 @@ class CellRun:
     """How often its worker was, since it took a step."""
     steps: int = 0
     """Those that it had taken by then."""
+    held_out: float | None = None
+    """Its held-out accuracy, once it is done and was asked for it: the file has thousands of lines."""
 
     @property
     def log(self) -> Path:
@@ -172,7 +174,9 @@ class CellRun:
         metrics = read_json_lines(folder.metrics, METRICS)
         done, accuracy = folder.finished(config), None
         if done:
-            accuracy = float(Evaluation.load(folder.evaluation(steps, decoding)).column("correct").mean())
+            if self.held_out is None:
+                self.held_out = float(Evaluation.load(folder.evaluation(steps, decoding)).column("correct").mean())
+            accuracy = self.held_out
         elif metrics:
             recent = [line["accuracy"] for line in metrics[-RECENT:]]
             accuracy = sum(recent) / len(recent)

@@ -20,13 +20,14 @@ from rlzoo.comparing.grid_words import (
     read_grid_words,
     with_schedule,
 )
-from rlzoo.config import Config, flat, load_config
+from rlzoo.config import Config, flat, load_config, to_yaml
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
 from rlzoo.config.words import words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import ONE_UPDATE, TWO_UPDATES, acting, check
 from rlzoo.experiment.claim import check_same
+from rlzoo.experiment.experiment import Experiment
 from rlzoo.experiment.identity import Code, Recorded, digest, folder_name, has_changed, read_objective, unique_labels
 from rlzoo.experiment.machine import our_version
 from rlzoo.experiment.run_folder import RunFolder
@@ -333,9 +334,11 @@ class Grid:
 
     def check(self) -> None:
         """Finds what would stop a run before any starts. Raises UserError or ObjectiveError."""
+        alike: dict[str, Experiment] = {}
         for cell in self.cells:
             if cell.seed == self.seeds[0]:
-                check(cell.config)
+                all_but_objective = to_yaml(replace(cell.config, objective="", output=""))
+                alike[all_but_objective] = check(cell.config, alike.get(all_but_objective))
             if cell.folder.holds_run:
                 _check_continues(cell)
 

@@ -137,6 +137,10 @@ class Evaluation:
         write_json_lines(path, self.records)
 
 
+Evaluations = Mapping[Decoding, Mapping[int, Evaluation]]
+"""Those of a run with each decoding, by step."""
+
+
 def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluation]:
     """The evaluations of a run so far, by step. Raises UserError for one that is not all there."""
     files = folder.evaluations(decoding)

@@ -41,8 +41,12 @@ READ = 256
 """How many prompts are looked at for that."""
 
 
-def check(config: Config) -> "Experiment":
-    """Checks everything that can be checked without weights. Raises UserError or ObjectiveError."""
+def check(config: Config, alike: "Experiment | None" = None) -> "Experiment":
+    """Checks everything that can be checked without weights. Raises UserError or ObjectiveError.
+
+    `alike` is an experiment that differs by objective and folder alone: its tokenizer and problems are taken, and not
+    read again.
+    """
     check_words(config)
     from rlzoo.experiment.claim import output_folder
     from rlzoo.experiment.experiment import Experiment, without_long_prompts
@@ -59,18 +63,20 @@ def check(config: Config) -> "Experiment":
     check_old_logp(objective, config.rollout)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
-    tokenizer = load_tokenizer(config.model, config.task)
-    task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
-    if config.rollout.drop_long_prompts:
-        task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
+    if alike:
+        tokenizer, task = alike.tokenizer, alike.task
+    else:
+        tokenizer = load_tokenizer(config.model, config.task)
+        task = load_task(config.task, config.seed, config.evaluation.problems, tokenizer.is_rendered)
+        if config.rollout.drop_long_prompts:
+            task = without_long_prompts(task, config.rollout.max_prompt_tokens, tokenizer)
     if not len(task.train) or not len(task.held_out):
         raise UserError(f"task.name={config.task.name} has {len(task.train)} problems, {len(task.held_out)} held out")
     experiment = Experiment(config, objective, tokenizer, task, folder)
-    drawn, size = (config.train.steps + config.rollout.ahead) * config.rollout.prompts_per_step, len(task.train)
-    draws_any = objective.refills or config.rollout.partial_tokens
-    training = experiment.problems(0, size if draws_any else min(drawn, size))
-    check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
-    _check_readable(config.model, tokenizer, training)
+    training = experiment.drawn
+    if not alike or len(training) > len(alike.drawn):
+        check_prompts(config.model, config.rollout, tokenizer, [*training, *experiment.held_out])
+        _check_readable(config.model, tokenizer, training)
     if TEACHER in objective.needs:
         check_teacher(config.model, config.task, config.rollout, tokenizer, training)
     return experiment

@@ -50,6 +50,13 @@ class Experiment:
             chosen += order[max(0, start - first) : max(0, start + count - first)]
         return [self.task.train[i] for i in chosen]
 
+    @property
+    def drawn(self) -> list[Problem]:
+        """The training problems that its steps draw, each once; all, where how many they need is not known."""
+        size, rollout, steps = len(self.task.train), self.config.rollout, self.config.train.steps
+        draws_any = self.objective.refills or rollout.partial_tokens
+        return self.problems(0, size if draws_any else min(size, (steps + rollout.ahead) * rollout.prompts_per_step))
+
     def counting(self) -> list[str]:
         """The arithmetic of a step in words."""
         rollout, train, updates = self.config.rollout, self.config.train, self.updates_per_step

@@ -19,7 +19,7 @@ from rlzoo.config.reading import read_recorded
 from rlzoo.config.schema import FOLDER, Decides
 from rlzoo.config.words import words_of
 from rlzoo.errors import UserError, one_line
-from rlzoo.evaluation.evaluate import Evaluation, read_evaluations
+from rlzoo.evaluation.evaluate import Evaluation, Evaluations, read_evaluations
 from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_file, read_json_lines, write_text
@@ -33,12 +33,12 @@ _LOCAL = re.compile(r"[/~.\\]|\w:\\")
 """How the path of a file on this machine begins."""
 
 
-def write_reports(run: RunFolder) -> None:
+def write_reports(run: RunFolder, evaluations: Evaluations) -> None:
     """Writes the card beside the model of a run, and its curves."""
     model = run.last_checkpoint()
     if model is not None:
-        write_text(model / CARD, model_card(run))
-    save_figure(curves_of(run), run.curves)
+        write_text(model / CARD, model_card(run, evaluations))
+    save_figure(curves_of(run, evaluations), run.curves)
 
 
 # ---- the model's card ------------------------------------------------------------------------------------------------
@@ -59,13 +59,16 @@ class BeforeAndAfter:
         return str(self.decoding), sampled, percent(self.first.accuracy), percent(self.last.accuracy)
 
 
-def model_card(run: RunFolder) -> str:
-    """The text of the card, with metadata as the Hugging Face hub reads them, from what lies in a run's folder."""
+def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
+    """The text of the card, with metadata as the Hugging Face hub reads them, from what lies in a run's folder.
+
+    Its evaluations are read if they are not given.
+    """
     config = published_config(run)
     rows = [
         BeforeAndAfter(decoding, by_step[min(by_step)], by_step[max(by_step)])
         for decoding in read_decodings(config.evaluation.decodings)
-        if (by_step := read_evaluations(run, decoding))
+        if (by_step := evaluations[decoding] if evaluations else read_evaluations(run, decoding))
     ]
     environment = Environment(
         loader=PackageLoader("rlzoo.report"), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
@@ -147,13 +150,14 @@ def _exists(value: str) -> bool:
 # ---- curves ----------------------------------------------------------------------------------------------------------
 
 
-def curves_of(folder: RunFolder) -> Figure:
-    """Those of a run so far. Raises UserError if no step is done."""
+def curves_of(folder: RunFolder, evaluations: Evaluations | None = None) -> Figure:
+    """Those of a run so far, whose evaluations are read if they are not given. Raises UserError if no step is done."""
     config, metrics = folder.read_config(), read_json_lines(folder.metrics, TRAINED)
     if not metrics:
         raise UserError(f"{folder.path} has no curves yet: no step is done")
-    evaluations = read_evaluations(folder, read_decodings(config.evaluation.decodings)[0])
-    return curves_figure(metrics, evaluations, read_objective(folder.path).shortest, config)
+    first = read_decodings(config.evaluation.decodings)[0]
+    by_step = evaluations[first] if evaluations else read_evaluations(folder, first)
+    return curves_figure(metrics, by_step, read_objective(folder.path).shortest, config)
 
 
 def curves_figure(

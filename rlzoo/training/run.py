@@ -20,7 +20,7 @@ from rlzoo.doctor.following import Following
 from rlzoo.doctor.indicators import PATIENCE
 from rlzoo.errors import LOST_PROCESS, Fault, UserError, is_disk_full, is_lost_process, is_out_of_memory, one_line
 from rlzoo.evaluation.evaluate import (
-    Evaluation,
+    Evaluations,
     Evaluator,
     ProblemSet,
     ShowProgress,
@@ -48,7 +48,7 @@ from rlzoo.training.step import StepRollouts, Trainer
 
 ShowStep = Callable[[dict[str, Any], dict[str, float], Sequence[Detection]], None]
 """Called with the metrics and the timings of a step, and with the findings of the doctor that it brought."""
-WriteReports = Callable[[RunFolder], None]
+WriteReports = Callable[[RunFolder, Evaluations], None]
 """Writes what a finished run is shown by into its folder, as its model's card and its curves."""
 
 
@@ -60,8 +60,8 @@ class Outcome:
     folder: RunFolder
     metrics: Sequence[dict[str, Any]]
     timings: Sequence[dict[str, float]]
-    evaluations: Mapping[Decoding, Mapping[int, Evaluation]]
-    """By step, the first decoding first."""
+    evaluations: Evaluations
+    """The first decoding first."""
     peak_flops: float
     """Operations per second that a matrix product reaches here."""
     standstill: Sequence[Detection]
@@ -100,7 +100,9 @@ class TrainingView(Protocol):
         ...
 
 
-def train(config: Config, view: TrainingView, write_reports: WriteReports = lambda folder: None) -> RunFolder:
+def train(
+    config: Config, view: TrainingView, write_reports: WriteReports = lambda folder, evaluations: None
+) -> RunFolder:
     """Runs an experiment, or goes on with it, to its end, and writes its reports.
 
     Raises Fault for a full disk, too little memory, a lost process, and a run whose last updates were all
@@ -127,8 +129,9 @@ def train(config: Config, view: TrainingView, write_reports: WriteReports = lamb
                 if accelerator.is_main_process:
                     write_json(folder.end, {"step": config.train.steps})
             if accelerator.is_main_process:
-                write_reports(folder)
-                _conclude(_outcome(experiment, folder, accelerator.device), folder, view)
+                outcome = _outcome(experiment, folder, accelerator.device)
+                write_reports(folder, outcome.evaluations)
+                _conclude(outcome, folder, view)
     return folder
 
 

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_prompts_that_refills_and_rollouts_ahead_may_draw_are_checked(tiny_model
     for more in (["objective=grpo", "rollout.ahead=1"], ["objective=grpo+dynamic_sampling"]):
         with pytest.raises(UserError, match="has 16 tokens"):
             experiment(tmp_path, tiny_model, training, ["7+1="], *words, *more)
+
+
+def test_the_rows_of_a_grid_share_their_problems_and_one_that_draws_more_checks_more(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    training = [SHORT if number == epoch_order(2, 0, 0)[0] else LONG for number in range(2)]
+    words = ("rollout.prompts_per_step=1", "train.minibatches_per_step=1", "seed=0", "objective=grpo")
+    first = experiment(tmp_path, tiny_model, training, ["7+1="], *words)
+    second = check(replace(first.config, objective="dr_grpo"), first)
+    assert second.task is first.task and second.tokenizer is first.tokenizer and second.objective != first.objective
+    with pytest.raises(UserError, match="has 16 tokens"):
+        check(replace(first.config, objective="grpo+dynamic_sampling"), second)
 
 
 def test_held_out_problems_are_never_dropped(tiny_model: Path, tmp_path: Path) -> None:
