@@ -199,8 +199,9 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     differences = np.array([arm[seed] - twin[seed] for seed in shared])
     effect, low, high = interval(differences, error)
     verdict, left = decided(claim["asks"], low, high, claim["smallest"], len(shared)), ""
-    if not differences.any():
-        verdict, left = Verdict.CANNOT, "arm and twin are the same run on every seed"
+    same = int((differences == 0).sum())
+    if 2 * same > len(shared):
+        verdict, left = Verdict.CANNOT, f"arm and twin have the same score on {same} of {len(shared)} seeds"
     elif len(shared) < FEWEST:
         left = f"fewer than {FEWEST} seeds have been trained"
     elif verdict is Verdict.OPEN:
@@ -293,14 +294,14 @@ EDGE = 6
 
 def claims_figure(rows: Sequence[Row]) -> Figure:
     """Effect and interval of every claim in smallest differences that count; to the right is as the paper has it."""
-    drawn = [row for row in rows if row.effect != ""]
+    drawn = [row for row in rows if row.effect != "" and row.verdict != Verdict.CANNOT.value]
     with sns.axes_style("whitegrid"):
         figure = Figure(figsize=(8, 0.34 * len(drawn) + 1.2), layout="constrained")
         axis = figure.subplots()
         for place, row in enumerate(reversed(drawn)):
             sign = -1 if row.asks in ("lower", "not higher") else 1
             found = np.array([float(at) * sign / float(row.smallest) for at in (row.low, row.effect, row.high)])
-            color = COLORS.get(Verdict(row.verdict), "0.85")
+            color = COLORS[Verdict(row.verdict)]
             style: dict[str, Any] = {
                 "color": color,
                 "markerfacecolor": "white" if row.raw.startswith("late") else color,

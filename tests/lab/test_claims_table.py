@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from rlzoo.lab.claims import EDGE, FEWEST, Row, Verdict, claims_figure, control_of, decided, verdict_of
+from rlzoo.lab import claims
+from rlzoo.lab.claims import EDGE, FEWEST, Row, Verdict, claims_figure, control_of, decided, judged, verdict_of
 from rlzoo.lab.suite.experiment import load_experiment
 from tests.report.legible import assert_legible
 
@@ -28,10 +29,10 @@ def test_a_script_without_this_package_recomputes_every_effect_from_raw_results(
 
 
 def test_the_page_has_what_the_script_makes_of_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
-    claims = BENCHMARKS / "claims"
-    page = (claims / "README.md").read_text(encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["coverage.py", str(claims / "results" / "coverage_answers.parquet")])
-    table = runpy.run_path(str(claims / "coverage.py"), run_name="__main__")["table"]
+    folder = BENCHMARKS / "claims"
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["coverage.py", str(folder / "results" / "coverage_answers.parquet")])
+    table = runpy.run_path(str(folder / "coverage.py"), run_name="__main__")["table"]
     untrained = table[table["beside"] == "untrained"]
     for row in untrained.itertuples():
         name = row.row.replace("eta=1.0", "eta=1").replace("stapo(", "justrl+s2t(")
@@ -101,6 +102,19 @@ def test_nothing_is_decided_by_fewer_than_five_seeds() -> None:
         assert decided(asks, -0.01, 0.01, 0.1, FEWEST - 1) is Verdict.OPEN
         assert decided(asks, -0.01, 0.01, 0.1, FEWEST) is not Verdict.OPEN
     assert all(int(row["seeds"]) >= FEWEST for row in ROWS if row["effect"] and row["verdict"] != Verdict.OPEN.value)
+
+
+def test_arms_with_the_same_score_on_most_seeds_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = {"method": "", "claim": "", "words": "", "paper": "", "asks": "higher", "smallest": 0.1, "score": "avg@16"}
+    claim |= {"fixed": "before", "raw": "knights", "experiment": "", "arm": "one", "twin": "other"}
+
+    def verdict(same: int) -> Verdict:
+        arms = {"one": {seed: float(seed) for seed in range(10)}}
+        arms["other"] = {seed: seed - 0.3 * (seed >= same) for seed in range(10)}
+        monkeypatch.setattr(claims, "_of_leaderboard", lambda *_: lambda arm: arms.get(arm, {}))
+        return Verdict(judged(claim, 0.05).verdict)
+
+    assert [verdict(same) for same in (4, 5, 6, 10)] == [Verdict.OPEN, Verdict.OPEN, Verdict.CANNOT, Verdict.CANNOT]
 
 
 def test_a_row_says_whether_the_controls_of_its_experiment_hold() -> None:
