@@ -40,9 +40,9 @@ def version() -> str:
     return re.findall(r'^VERSION = "(.+)"$', text, re.MULTILINE)[0]
 
 
-def readme_example() -> str:
-    """The library's example as the README has it."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def library_example() -> str:
+    """The library's example as the documentation has it."""
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^    import torch; from objectives.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
     return textwrap.dedent(example)
 
@@ -106,8 +106,8 @@ def test_what_is_built_says_its_name_its_version_and_its_pythons(name: str) -> N
 
 def test_the_library_alone_needs_torch_alone(installed: Callable[[str], None], said: Callable[..., str]) -> None:
     installed("rlzoo-objectives")
-    push = said("python", "-c", f"{readme_example()}\nprint(parse('stapo+clip_higher').token_gradients(batch))")
-    assert push.startswith("[tensor(")
+    gradients = said("python", "-c", f"{library_example()}\nprint(parse('stapo+clip_higher').token_gradients(batch))")
+    assert gradients.startswith("[tensor(")
     names = {it["name"].lower() for it in json.loads(said("python", "-m", "pip", "list", "--format=json"))}
     assert "rlzoo-objectives" in names and not names & {"rlzoo-llm", "transformers", "accelerate", "datasets"}
 
@@ -122,5 +122,5 @@ def test_the_wheel_trains_and_shows_outside_any_checkout(
     assert "stapo" in said("rlzoo", "objectives")
     assert "s2t" in said("rlzoo", "objectives", "stapo", "dapo")
     assert said("rlzoo", "--version").split()[-1] == version()
-    said("python", "-c", readme_example())
+    said("python", "-c", library_example())
     assert str(ROOT) not in said("python", "-c", "import rlzoo; print(rlzoo.__file__)")
