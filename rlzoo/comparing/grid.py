@@ -20,7 +20,7 @@ from rlzoo.comparing.grid_words import (
     read_grid_words,
     with_schedule,
 )
-from rlzoo.config import Config, flat, load_config, to_yaml
+from rlzoo.config import Config, flat, load_config
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
 from rlzoo.config.words import words_of
@@ -334,11 +334,10 @@ class Grid:
 
     def check(self) -> None:
         """Finds what would stop a run before any starts. Raises UserError or ObjectiveError."""
-        alike: dict[str, Experiment] = {}
+        before: Experiment | None = None
         for cell in self.cells:
             if cell.seed == self.seeds[0]:
-                all_but_objective = to_yaml(replace(cell.config, objective="", output=""))
-                alike[all_but_objective] = check(cell.config, alike.get(all_but_objective))
+                before = check(cell.config, before)
             if cell.folder.holds_run:
                 _check_continues(cell)
 

@@ -41,11 +41,10 @@ READ = 256
 """How many prompts are looked at for that."""
 
 
-def check(config: Config, alike: "Experiment | None" = None) -> "Experiment":
+def check(config: Config, before: "Experiment | None" = None) -> "Experiment":
     """Checks everything that can be checked without weights. Raises UserError or ObjectiveError.
 
-    `alike` is an experiment that differs by objective and folder alone: its tokenizer and problems are taken, and not
-    read again.
+    Tokenizer and problems are those of the experiment `before` it, if that has the same model, task and limits.
     """
     check_words(config)
     from rlzoo.experiment.claim import output_folder
@@ -63,6 +62,7 @@ def check(config: Config, alike: "Experiment | None" = None) -> "Experiment":
     check_old_logp(objective, config.rollout)
     try_objective(objective, config.rollout)
     folder = output_folder(config, objective)
+    alike = before if before and _data_keys(before.config) == _data_keys(config) else None
     if alike:
         tokenizer, task = alike.tokenizer, alike.task
     else:
@@ -80,6 +80,13 @@ def check(config: Config, alike: "Experiment | None" = None) -> "Experiment":
     if TEACHER in objective.needs:
         check_teacher(config.model, config.task, config.rollout, tokenizer, training)
     return experiment
+
+
+def _data_keys(config: Config) -> tuple[object, ...]:
+    """What decides tokenizer, problems, their order, and which prompts are too long."""
+    rollout = config.rollout
+    limits = rollout.max_prompt_tokens, rollout.max_response_tokens, rollout.drop_long_prompts
+    return config.model, config.task, config.seed, config.evaluation.problems, limits
 
 
 # ---- words, before torch is imported ---------------------------------------------------------------------------------

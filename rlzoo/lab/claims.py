@@ -199,11 +199,11 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     differences = np.array([arm[seed] - twin[seed] for seed in shared])
     effect, low, high = interval(differences, error)
     verdict, left = decided(claim["asks"], low, high, claim["smallest"], len(shared)), ""
-    same = int((differences == 0).sum())
-    if 2 * same > len(shared):
-        verdict, left = Verdict.CANNOT, f"arm and twin have the same score on {same} of {len(shared)} seeds"
-    elif len(shared) < FEWEST:
+    same = len(shared) if not differences.any() else 0 if is_board else same_runs(claim)
+    if len(shared) < FEWEST:
         left = f"fewer than {FEWEST} seeds have been trained"
+    elif same == len(shared) or (claim["asks"] in ("higher", "lower") and 2 * same > len(shared)):
+        verdict, left = Verdict.CANNOT, f"arm and twin are the same run on {same} of {len(shared)} seeds"
     elif verdict is Verdict.OPEN:
         needed = seeds_left(differences, claim["smallest"], error)
         then = verdict_of(claim["asks"], effect, effect, claim["smallest"]).value
@@ -230,6 +230,13 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
         verdict=verdict.value,
         left=left,
     )
+
+
+def same_runs(claim: Mapping[str, Any]) -> int:
+    """The number of seeds on which arm and twin have all their scores in common."""
+    arms = experiments(claim["raw"])[claim["experiment"]].arms
+    arm, twin = arms[claim["arm"]].records, arms[claim["twin"]].records
+    return sum(arm[seed].scores == twin[seed].scores for seed in arm.keys() & twin.keys())
 
 
 def all_rows(declared: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -67,8 +67,8 @@ def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
     config = published_config(run)
     rows = [
         BeforeAndAfter(decoding, by_step[min(by_step)], by_step[max(by_step)])
-        for decoding in read_decodings(config.evaluation.decodings)
-        if (by_step := evaluations[decoding] if evaluations else read_evaluations(run, decoding))
+        for decoding, by_step in (evaluations or _read_evaluations(run)).items()
+        if by_step
     ]
     environment = Environment(
         loader=PackageLoader("rlzoo.report"), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
@@ -85,6 +85,11 @@ def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
         return environment.get_template("model_card.md").render(values)
     except UndefinedError as error:
         raise UserError(f"{run.objective} is not readable: {one_line(error)}; put back a copy") from None
+
+
+def _read_evaluations(run: RunFolder) -> Evaluations:
+    decodings = read_decodings(run.read_config().evaluation.decodings)
+    return {decoding: read_evaluations(run, decoding) for decoding in decodings}
 
 
 def _metadata(config: Config, name: str, rows: list[BeforeAndAfter]) -> ModelCardData:
@@ -125,7 +130,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 def published_config(run: RunFolder) -> Config:
     """The configuration of a run, with the last part alone of what is a path on this machine."""
-    values = _without_paths({**asdict(read_recorded(run.config)), "output": run.path.name})
+    recorded = read_recorded(run.config)
+    values = _without_paths({**asdict(recorded), "output": run.path.name})
+    values["evaluation"]["decodings"] = recorded.evaluation.decodings  # `.7/0.9` would look like a path
     return TypeAdapter(Config).validate_python(values)
 
 
@@ -155,8 +162,7 @@ def curves_of(folder: RunFolder, evaluations: Evaluations | None = None) -> Figu
     config, metrics = folder.read_config(), read_json_lines(folder.metrics, TRAINED)
     if not metrics:
         raise UserError(f"{folder.path} has no curves yet: no step is done")
-    first = read_decodings(config.evaluation.decodings)[0]
-    by_step = evaluations[first] if evaluations else read_evaluations(folder, first)
+    by_step = next(iter((evaluations or _read_evaluations(folder)).values()))
     return curves_figure(metrics, by_step, read_objective(folder.path).shortest, config)
 
 

@@ -129,9 +129,10 @@ def train(
                 if accelerator.is_main_process:
                     write_json(folder.end, {"step": config.train.steps})
             if accelerator.is_main_process:
-                outcome = _outcome(experiment, folder, accelerator.device)
-                write_reports(folder, outcome.evaluations)
-                _conclude(outcome, folder, view)
+                decodings = read_decodings(config.evaluation.decodings)
+                evaluations = {decoding: read_evaluations(folder, decoding) for decoding in decodings}
+                write_reports(folder, evaluations)
+                _conclude(_outcome(experiment, folder, evaluations, accelerator.device), folder, view)
     return folder
 
 
@@ -188,15 +189,14 @@ def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
         raise
 
 
-def _outcome(experiment: Experiment, folder: RunFolder, device: torch.device) -> Outcome:
+def _outcome(experiment: Experiment, folder: RunFolder, evaluations: Evaluations, device: torch.device) -> Outcome:
     dtype = torch.bfloat16 if experiment.config.model.precision == "bfloat16" else torch.float32
-    decodings = read_decodings(experiment.config.evaluation.decodings)
     return Outcome(
         experiment,
         folder,
         metrics=read_json_lines(folder.metrics, TRAINED),
         timings=read_json_lines(folder.timings, TIMINGS),
-        evaluations={decoding: read_evaluations(folder, decoding) for decoding in decodings},
+        evaluations=evaluations,
         peak_flops=measured_peak(device, dtype),
         standstill=Following.of_run(experiment.config, folder, experiment.config.train.steps).standstill,
     )

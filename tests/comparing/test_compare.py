@@ -23,9 +23,11 @@ from rlzoo.comparing.launchers import Local
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.experiment import check as check_module
 from rlzoo.files import read_json_lines
 from rlzoo.report.grid_view import GridView
 from rlzoo.report.leaderboard import comma_separated, markdown, page
+from rlzoo.tasks import load_task
 from tests.comparing.finished_runs import AS_MADE, make_run
 from tests.conftest import error_of, interruptible
 from tests.objectives.zoo_names import RECIPES
@@ -188,6 +190,15 @@ def test_a_cell_does_not_go_on_where_its_name_means_something_else_by_now(
     line, *_ = (record.getMessage() for record in caplog.records)
     assert "stapo+kl has s2t(" in line and "q=0.75" in line and f"the grid in {tmp_path} has s2t(" in line
     assert line.endswith("stapo+kl is trained again")
+
+
+def test_the_rows_of_a_grid_read_their_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[object] = []
+    monkeypatch.setattr(check_module, "load_task", lambda *asked: loads.append(asked) or load_task(*asked))
+    grid(tmp_path / "one", "grpo", "dapo", "grpo train.learning_rate=1e-4").check()
+    assert len(loads) == 1
+    grid(tmp_path / "two", "grpo", "dapo", "grpo rollout.max_prompt_tokens=64", "stapo").check()
+    assert len(loads) == 4
 
 
 def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:

@@ -10,13 +10,25 @@ import pytest
 import yaml
 
 from rlzoo.lab import claims
-from rlzoo.lab.claims import EDGE, FEWEST, Row, Verdict, claims_figure, control_of, decided, judged, verdict_of
+from rlzoo.lab.claims import (
+    EDGE,
+    FEWEST,
+    Row,
+    Verdict,
+    claims_figure,
+    control_of,
+    decided,
+    judged,
+    same_runs,
+    verdict_of,
+)
 from rlzoo.lab.suite.experiment import load_experiment
 from tests.report.legible import assert_legible
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ROWS = list(csv.DictReader((BENCHMARKS / "claims.csv").open(encoding="utf-8")))
 DECLARED = yaml.safe_load((BENCHMARKS / "claims" / "claims.yaml").read_text(encoding="utf-8"))
+ARMS = ("s2t", "base")
 ASKED = [claim for claim in DECLARED if claim.get("raw") in ("confirm", "late")]
 
 
@@ -104,17 +116,37 @@ def test_nothing_is_decided_by_fewer_than_five_seeds() -> None:
     assert all(int(row["seeds"]) >= FEWEST for row in ROWS if row["effect"] and row["verdict"] != Verdict.OPEN.value)
 
 
-def test_arms_with_the_same_score_on_most_seeds_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = {"method": "", "claim": "", "words": "", "paper": "", "asks": "higher", "smallest": 0.1, "score": "avg@16"}
-    claim |= {"fixed": "before", "raw": "knights", "experiment": "", "arm": "one", "twin": "other"}
+def test_arms_that_are_the_same_run_on_most_seeds_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = {
+        "method": "",
+        "claim": "",
+        "words": "",
+        "paper": "",
+        "asks": "higher",
+        "smallest": 0.1,
+        "score": "accuracy",
+    }
+    claim |= {"fixed": "before", "raw": "late", "experiment": "late", "arm": "s2t", "twin": "base"}
 
-    def verdict(same: int) -> Verdict:
-        arms = {"one": {seed: float(seed) for seed in range(10)}}
-        arms["other"] = {seed: seed - 0.3 * (seed >= same) for seed in range(10)}
-        monkeypatch.setattr(claims, "_of_leaderboard", lambda *_: lambda arm: arms.get(arm, {}))
-        return Verdict(judged(claim, 0.05).verdict)
+    def verdict(same: int, seeds: int = 10, **other: str) -> Verdict:
+        scores = {arm: {seed: seed - 0.3 * (seed >= same) * (arm == "base") for seed in range(seeds)} for arm in ARMS}
+        monkeypatch.setattr(claims, "_of_cells", lambda *_: lambda arm: scores.get(arm, {}))
+        monkeypatch.setattr(claims, "same_runs", lambda claim: same)
+        return Verdict(judged({**claim, **other}, 0.05).verdict)
 
     assert [verdict(same) for same in (4, 5, 6, 10)] == [Verdict.OPEN, Verdict.OPEN, Verdict.CANNOT, Verdict.CANNOT]
+    assert [verdict(6, asks="not lower"), verdict(10, asks="same")] == [Verdict.REPRODUCED, Verdict.CANNOT]
+    assert verdict(3, seeds=4) is Verdict.OPEN
+
+
+def test_a_row_cannot_be_asked_exactly_where_its_arms_are_the_same_run_on_most_seeds() -> None:
+    for row in ROWS:
+        if row["effect"] and row["raw"].endswith("jsonl"):
+            raw = "late" if "late" in row["raw"] else "confirm"
+            same = same_runs({"raw": raw, **{name: row[name] for name in ("experiment", "arm", "twin")}})
+            is_idle = row["asks"] in ("higher", "lower") and 2 * same > int(row["seeds"])
+            assert is_idle == (row["verdict"] == Verdict.CANNOT.value)
+            assert not is_idle or row["left"] == f"arm and twin are the same run on {same} of {row['seeds']} seeds"
 
 
 def test_a_row_says_whether_the_controls_of_its_experiment_hold() -> None:

@@ -74,6 +74,15 @@ def test_no_name_of_a_folder_is_filled_in(finished: RunFolder, monkeypatch: pyte
         named.rename(finished.path)
 
 
+def test_a_decoding_that_begins_with_a_point_is_no_path(finished: RunFolder, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    config = finished.read_config()
+    config.evaluation.decodings = [".7/0.9"]
+    folder.config.write_text(to_yaml(config))
+    assert published_config(folder).evaluation.decodings == [".7/0.9"]
+
+
 @pytest.mark.slow
 def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunFolder) -> None:
     model = finished.last_checkpoint()
