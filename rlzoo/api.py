@@ -263,14 +263,13 @@ class Run:
     @property
     def evaluations(self) -> DataFrame:
         """A row for each evaluation that training made: decoding, step, accuracy with its interval, ..."""
-        from rlzoo.config.decoding import read_decodings
-        from rlzoo.evaluation.evaluate import read_evaluations
+        from rlzoo.evaluation.evaluate import all_evaluations
 
         return _table(
             [
                 {"decoding": str(decoding), "step": step, **evaluation.summary()}
-                for decoding in read_decodings(self.config.evaluation.decodings)
-                for step, evaluation in read_evaluations(RunFolder(self.folder), decoding).items()
+                for decoding, by_step in all_evaluations(RunFolder(self.folder), self.config).items()
+                for step, evaluation in by_step.items()
             ]
         )
 

@@ -154,7 +154,7 @@ class CellRun:
     steps: int = 0
     """Those that it had taken by then."""
     held_out: float | None = None
-    """Its held-out accuracy, once it is done and was asked for it: the file has thousands of lines."""
+    """Its held-out accuracy, once it is done; read once, as the file has thousands of lines."""
 
     @property
     def log(self) -> Path:

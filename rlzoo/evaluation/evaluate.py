@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from rlzoo.config import Config, TaskConfig
-from rlzoo.config.decoding import Decoding
+from rlzoo.config.decoding import Decoding, read_decodings
 from rlzoo.errors import UserError
 from rlzoo.evaluation.kept import KeptBatches, in_order
 from rlzoo.experiment.experiment import step_seed
@@ -150,6 +150,11 @@ def read_evaluations(folder: RunFolder, decoding: Decoding) -> dict[int, Evaluat
         if len(evaluation.records) < longest:
             raise damaged(files[step], f"it ends after {len(evaluation.records)} of {longest} responses")
     return evaluations
+
+
+def all_evaluations(folder: RunFolder, config: Config) -> Evaluations:
+    """Those of a run so far with each decoding, the first one first. Raises UserError as `read_evaluations` does."""
+    return {at: read_evaluations(folder, at) for at in read_decodings(config.evaluation.decodings)}
 
 
 _CUT_BY = (

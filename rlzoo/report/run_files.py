@@ -14,12 +14,12 @@ from matplotlib.figure import Figure
 from pydantic import TypeAdapter
 
 from rlzoo.config import Config
-from rlzoo.config.decoding import Decoding, read_decodings
+from rlzoo.config.decoding import Decoding
 from rlzoo.config.reading import read_recorded
 from rlzoo.config.schema import FOLDER, Decides
 from rlzoo.config.words import words_of
 from rlzoo.errors import UserError, one_line
-from rlzoo.evaluation.evaluate import Evaluation, Evaluations, read_evaluations
+from rlzoo.evaluation.evaluate import Evaluation, Evaluations, all_evaluations
 from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_file, read_json_lines, write_text
@@ -67,7 +67,7 @@ def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
     config = published_config(run)
     rows = [
         BeforeAndAfter(decoding, by_step[min(by_step)], by_step[max(by_step)])
-        for decoding, by_step in (evaluations or _read_evaluations(run)).items()
+        for decoding, by_step in (evaluations or all_evaluations(run, config)).items()
         if by_step
     ]
     environment = Environment(
@@ -85,11 +85,6 @@ def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
         return environment.get_template("model_card.md").render(values)
     except UndefinedError as error:
         raise UserError(f"{run.objective} is not readable: {one_line(error)}; put back a copy") from None
-
-
-def _read_evaluations(run: RunFolder) -> Evaluations:
-    decodings = read_decodings(run.read_config().evaluation.decodings)
-    return {decoding: read_evaluations(run, decoding) for decoding in decodings}
 
 
 def _metadata(config: Config, name: str, rows: list[BeforeAndAfter]) -> ModelCardData:
@@ -162,7 +157,7 @@ def curves_of(folder: RunFolder, evaluations: Evaluations | None = None) -> Figu
     config, metrics = folder.read_config(), read_json_lines(folder.metrics, TRAINED)
     if not metrics:
         raise UserError(f"{folder.path} has no curves yet: no step is done")
-    by_step = next(iter((evaluations or _read_evaluations(folder)).values()))
+    by_step = next(iter((evaluations or all_evaluations(folder, config)).values()))
     return curves_figure(metrics, by_step, read_objective(folder.path).shortest, config)
 
 

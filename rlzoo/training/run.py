@@ -24,8 +24,8 @@ from rlzoo.evaluation.evaluate import (
     Evaluator,
     ProblemSet,
     ShowProgress,
+    all_evaluations,
     holds_out_others,
-    read_evaluations,
     response_record,
 )
 from rlzoo.experiment.check import check, check_shards
@@ -129,8 +129,7 @@ def train(
                 if accelerator.is_main_process:
                     write_json(folder.end, {"step": config.train.steps})
             if accelerator.is_main_process:
-                decodings = read_decodings(config.evaluation.decodings)
-                evaluations = {decoding: read_evaluations(folder, decoding) for decoding in decodings}
+                evaluations = all_evaluations(folder, config)
                 write_reports(folder, evaluations)
                 _conclude(_outcome(experiment, folder, evaluations, accelerator.device), folder, view)
     return folder
