@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from objectives import parse
+from rlzoo.comparing.grid_words import with_schedule
 from rlzoo.config import load_config
 from rlzoo.config.command_keys import FitConfig
 from rlzoo.rollout.memory import shape_of
@@ -39,3 +40,9 @@ def test_six_runs_of_stapo_are_three_with_the_mask_and_three_without() -> None:
     said = f"{(1 - less / whole) * 100:.0f} % less, {without}. Together {hours:,} hours"
     assert f"{said}, {hours / 24:.0f} days of eight H200" in text
     assert f"hours, {60 * 386 / 3000:.1f} minutes" in text
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*_qwen*.yaml")), ids=lambda path: path.stem)
+def test_a_comparison_of_a_papers_configuration_keeps_its_rate_constant(path: Path) -> None:
+    settings = with_schedule([str(path)])
+    assert load_config([str(path)]).train.schedule == load_config(settings).train.schedule == "constant"

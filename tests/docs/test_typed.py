@@ -34,7 +34,7 @@ TINY = ["rollout.prompts_per_step=2", "rollout.responses_per_prompt=4", "evaluat
 SHORT = ["train.steps=1", *TINY]
 ELSEWHERE = (
     "model.name=Qwen",
-    *(f"configs/{it}" for it in ("stapo", "stare", "lopti", "justrl", "dapo_", "entropy20_")),
+    *(f"configs/{it}" for it in ("stapo", "stare", "lopti", "justrl", "dapo_", "entropy20_", "one_gpu_")),
 )
 """What only a hub or a GPU has."""
 PLACEHOLDERS = ("...", "RUN", "{", "HOST")
