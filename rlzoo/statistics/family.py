@@ -178,7 +178,8 @@ def all_tests(measures: Sequence[Measure[Name]], baseline: Name, looks: int = 1)
         for problems, numbers in _by_problems(measures).items()
         if not all(measures[number].is_average for number in numbers)
     }
-    family = Family(sum(test.has_seeds for test in tests), looks, sum(several.values()))
+    with_seeds = sum(test.has_seeds for test in tests)
+    family = Family(with_seeds or len(tests), looks, sum(several.values()))
     if_stable = [test.difference.if_stable().p_value() for test in tests]
     return FamilyTests(
         measured, tests, family, family.adjusted([test.difference.p_value() for test in tests], if_stable)

@@ -188,14 +188,14 @@ def _verdicts(
 def _difference(test: RowTest, family: Family, p_value: float, p_outside: float, rate: float) -> Difference:
     compared, known = test.rows.differences, test.difference
     spread, pair = compared.spread, compared.pair(test.row)
-    together, alone = known.interval(1 - family.level), known.interval()
+    together, alone = (_possible(interval) for interval in (known.interval(1 - family.level), known.interval()))
     further, nearer = sorted((alone.low, alone.high), key=abs, reverse=True)
     ends = (known.center, further, nearer if nearer * further > 0 else 0.0)
     needed = [seeds_needed(spread, pair, known, end, family.level) if spread and pair else 0 for end in ends]
     return Difference(
         known.center,
-        max(-1.0, together.low),
-        min(1.0, together.high),
+        together.low,
+        together.high,
         alone=alone,
         p_value=p_value,
         p_different=p_outside,
@@ -204,6 +204,11 @@ def _difference(test: RowTest, family: Family, p_value: float, p_outside: float,
         seeds_needed=needed[0],
         seeds_range=(needed[1], needed[2]),
     )
+
+
+def _possible(interval: Estimate) -> Estimate:
+    """What differences of shares may be."""
+    return replace(interval, low=max(-1.0, interval.low), high=min(1.0, interval.high))
 
 
 def verdict(

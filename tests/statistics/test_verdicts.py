@@ -242,6 +242,8 @@ def test_one_seed_gives_no_verdict_and_costs_the_others_none() -> None:
     single = {name: RunScores((0,), scores.values[:1]) for name, scores in page.items()}
     findings = {it.verdict.finding for it in judged([single])[0].rows.values()}
     assert findings == {Finding.BASELINE, Finding.ONE_SEED}
+    alone, among = (judged([{it: single[it] for it in rows}])[0].rows["b"].difference for rows in ("ab", single))
+    assert alone and among and among.low < alone.low and among.high > alone.high, "intervals hold together"
     some = {name: page[name] if name in "ab" else single[name] for name in page}
     pair = {name: page[name] for name in "ab"}
     p_values = [judged([rows])[0].rows["b"].difference.p_value for rows in (some, pair)]  # type: ignore[union-attr]
