@@ -89,6 +89,8 @@ class Row:
 def interval(differences: np.ndarray, error: float) -> tuple[float, float, float]:
     """Mean and both ends of its interval over seeds (Student's t), which misses the true mean at the rate `error`."""
     count, mean = len(differences), float(differences.mean())
+    if mean and not np.ptp(differences) and 2.0 ** (1 - count) > error:
+        return mean, -math.inf, math.inf  # differences that are equal by chance have no spread
     reach = float(stats.t.isf(error / 2, count - 1)) * float(differences.std(ddof=1)) / math.sqrt(count)
     return mean, mean - reach, mean + reach
 
@@ -199,7 +201,7 @@ def judged(claim: Mapping[str, Any], error: float) -> Row:
     differences = np.array([arm[seed] - twin[seed] for seed in shared])
     effect, low, high = interval(differences, error)
     verdict, left = decided(claim["asks"], low, high, claim["smallest"], len(shared)), ""
-    same = len(shared) if not differences.any() else 0 if is_board else same_runs(claim)
+    same = same_runs(claim) if not is_board else 0 if differences.any() else len(shared)
     if len(shared) < FEWEST:
         left = f"fewer than {FEWEST} seeds have been trained"
     elif same == len(shared) or (claim["asks"] in ("higher", "lower") and 2 * same > len(shared)):
@@ -254,6 +256,8 @@ def records(rows: Sequence[Row]) -> list[dict[str, Any]]:
         if results is None or arms[0].settings != arms[1].settings or row.method == "justrl":  # it has no part
             continue
         known = {name: getattr(row, name) for name in ("claim", "paper", "experiment", "score", "seeds", "verdict")}
+        if row.control not in ("", "holds"):
+            known["verdict"] = f"{row.verdict}, {row.control}"
         known |= {name: float(f"{getattr(row, name):.6g}") for name in ("effect", "low", "high")}
         objectives = {"objective": arms[0].objective, "objective_against": arms[1].objective}
         found.append(known | objectives | {"trouble": results.experiment.failure_mode, "p_corrected": None})

@@ -36,6 +36,8 @@ class PairedDifference(Estimate):
     def is_within(self, margin: float, looks: int = 1) -> bool:
         """Whether the interval lies between -margin and margin; a wider one where this is one of several looks."""
         outside = (1 - LEVEL) / 2 / looks
+        if self.mean and not self.deviation and 2.0 ** (1 - self.pairs) > 2 * outside:
+            return False  # differences that are equal by chance have no spread
         reach = float(stats.t.isf(outside, self.pairs - 1)) * self.deviation / np.sqrt(self.pairs)
         return bool(abs(self.mean) + reach < margin)
 

@@ -29,6 +29,7 @@ def test_equal_runs_have_no_difference_and_equal_differences_are_not_infinitely_
     assert not paired_by_seed(np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.3, 0.2])).is_within(0.24)
     constant = paired_by_seed(np.array([0.3, 0.9, 0.5]), np.array([0.1, 0.7, 0.3]))
     assert not constant.is_none and constant.p_value == pytest.approx(2 * 0.5**3)
+    assert not constant.is_within(0.3) and paired_by_seed(np.full(9, 0.2), np.zeros(9)).is_within(0.3)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.001])
