@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rlzoo.files import read_json_file, read_json_lines, write_text
 from rlzoo.records import reading
 from rlzoo.report.drawing import draw_estimates, save_figure, smoothed, themed
 from rlzoo.report.formatting import percent
+from rlzoo.report.table import code, in_markdown, in_one_line
 
 CARD = "README.md"
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -73,6 +75,8 @@ def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
     environment = Environment(
         loader=PackageLoader("rlzoo.report"), undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
+    filters = {"text": in_markdown, "code": code, "line": in_one_line}  # what was recorded is text, and no markup
+    environment.filters |= {name: partial(_written, shown) for name, shown in filters.items()}
     values = {
         "metadata": _metadata(config, run.path.name, rows).to_yaml(),
         "config": config,
@@ -85,6 +89,10 @@ def model_card(run: RunFolder, evaluations: Evaluations | None = None) -> str:
         return environment.get_template("model_card.md").render(values)
     except UndefinedError as error:
         raise UserError(f"{run.objective} is not readable: {one_line(error)}; put back a copy") from None
+
+
+def _written(shown: Callable[[str], str], value: object) -> str:
+    return shown(str(value))
 
 
 def _metadata(config: Config, name: str, rows: list[BeforeAndAfter]) -> ModelCardData:

@@ -91,13 +91,21 @@ def test_the_card_says_what_trained_the_model_and_what_came_of_it(finished: RunF
     assert card.text == ModelCard(model_card(finished)).text
     described = json.loads(finished.objective.read_text())
     assert described["equation"] in card.text and "`dapo`" in card.text
-    assert all(part["formula"].replace("|", "\\|") in card.text for part in described["parts"])
+    assert all(part["formula"].replace("|", "\u2502") in card.text for part in described["parts"])
     last = {path: Evaluation.load(path).accuracy.mean for path in (finished / "evaluation").glob("step-000001-*.jsonl")}
     said = {result.metric_name: result.metric_value for result in card.data.eval_results}
     assert len(last) == 2 and said.keys() == {"avg@2, T=1, top-p=1", "avg@1, T=0, top-p=1"}
     assert sorted(said.values()) == pytest.approx(sorted(last.values()), abs=1e-4)
     assert card.data.library_name == "transformers" and card.data.base_model is None
     assert f"output={finished.path}" not in card.text and str(finished.path) not in card.text
+
+
+def test_what_was_recorded_is_no_markup_of_the_card(finished: RunFolder, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.path, folder)
+    (folder / "environment.json").write_text(json.dumps({"torch": "2 |\n\n# Weights\n<img src=x> [here](https://x.y)"}))
+    card = model_card(RunFolder(folder))
+    assert "\n# Weights" not in card and "<img" not in card.replace("\\<img", "") and "[here](" not in card
 
 
 def test_the_command_of_the_card_is_the_run(finished: RunFolder) -> None:
