@@ -24,7 +24,7 @@ def summary(board: Leaderboard) -> str:
         f"avg@{board.samples} in % on {board.problems} {problems}, "
         f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({', '.join(map(str, seeds))}), 95 % intervals over seeds and "
         f"problems; differences to {board.baseline.name} with p-values and intervals that hold for all rows, decodings "
-        f"and measures of the page together"
+        f"and measures of the page together{'; those of the primary measure for it alone' if board.primary else ''}"
     )
 
 
