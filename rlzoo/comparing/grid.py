@@ -23,7 +23,7 @@ from rlzoo.comparing.grid_words import (
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.recorded import RecordedKeys, check_recorded
 from rlzoo.config.schema import GRID_IDENTITY, MACHINE
-from rlzoo.config.words import words_of
+from rlzoo.config.words import inlined, words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import ONE_UPDATE, TWO_UPDATES, acting, check
 from rlzoo.experiment.claim import check_same
@@ -383,7 +383,8 @@ def read_grid(words: Sequence[str], ablated: Sequence[str] = ()) -> tuple[Grid, 
     Raises UserError or ObjectiveError for what cannot be compared.
     """
     asked = read_grid_words(words, ablated)
-    entries, settings = _entries(asked.rows, [RowWords.read(text) for text in ablated]), with_schedule(asked.settings)
+    entries = _entries(asked.rows, [RowWords.read(text) for text in ablated])
+    settings = with_schedule(inlined(asked.settings))
     folder = asked.keys.folder or default_folder(asked.settings)
     is_ablation = bool(ablated) and not asked.rows and not (folder / GRID).exists()
     baseline = asked.keys.baseline or (ablated[0] if is_ablation else "")
@@ -442,7 +443,12 @@ def choose_baseline(asked: str, rows: Mapping[Identity, str], among: str) -> Ide
     if of_key and not wanted[1]:
         several = ", ".join(f"baseline='{rows[row]}'" for row in of_key)
         raise UserError(f"baseline={asked} is the name of several rows; write {several}")
-    raise UserError(f"baseline={asked} is not among {among}: {', '.join(rows.values())}")
+    raise UserError(f"baseline={asked} is not among {among}: {', '.join(map(_as_typed, rows.values()))}")
+
+
+def _as_typed(name: str) -> str:
+    """The name of a row as `baseline=` takes it: of an ablation `dapo-clip_higher`."""
+    return name.replace(" without ", "-")
 
 
 def _check_baseline(grid: Grid) -> None:
@@ -451,9 +457,11 @@ def _check_baseline(grid: Grid) -> None:
     choose_baseline(grid.baseline, rows, "what is compared")
 
 
-def command_of(config: Config, objective: str, seeds: Sequence[int]) -> str:
-    """What to type to train an objective again, with every setting that is not the default."""
-    words = [objective, f"seeds={','.join(map(str, seeds))}", *settings_of(config), "output=runs/again"]
+def command_of(config: Config, row: RowWords, seeds: Sequence[int]) -> str:
+    """What to type to train a row again, with every setting that is not the default; its own stay in its word."""
+    own = {word.partition("=")[0] for word in row.settings}
+    shared = [word for word in settings_of(config) if word.partition("=")[0] not in own]
+    words = [str(row), f"seeds={','.join(map(str, seeds))}", *shared, "output=runs/again"]
     return shlex.join(["rlzoo", "compare", *words])
 
 

@@ -127,14 +127,14 @@ def _shipped_with(given: Mapping[str, Any], schema: type[Any]) -> dict[str, Mapp
 
 @cache
 def _brought_by(file: Path) -> Mapping[str, Any]:
-    return flat(_read_file(str(file)))
+    return flat(read_file(str(file)))
 
 
 def _read(word: str, schema: type[Any]) -> dict[str, Any]:
     if is_key_and_value(word):
         return _read_word(word, schema)
     if Path(word).suffix in (".yaml", ".yml"):
-        return _read_file(word)
+        return read_file(word)
     raise UserError(f"{word!r} is neither a key=value nor a .yaml file{_meant_word(word, schema)}")
 
 
@@ -159,7 +159,8 @@ def is_key_and_value(word: str) -> bool:
     return bool(equals) and "(" not in name and not os.path.isfile(word)
 
 
-def _read_file(name: str) -> dict[str, Any]:
+def read_file(name: str) -> dict[str, Any]:
+    """The keys of a YAML file, nested as they are there. Raises UserError if it is missing or unreadable."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 

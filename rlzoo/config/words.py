@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rlzoo.config.command_keys import OWN, TRUSTING, TrustConfig, own_schema
-from rlzoo.config.reading import flat, is_key_and_value, load_config, own_words, remedy
+from rlzoo.config.reading import REMOVED, flat, is_key_and_value, load_config, own_words, read_file, remedy
+from rlzoo.config.recorded import is_of_a_run
 from rlzoo.config.schema import BENCHMARKS, CELL, EVAL, FIT, FOLDER, TASK, Decides, Key, ReadBy, key_named, keys
 from rlzoo.config.sections import Config
 from rlzoo.errors import UserError
@@ -102,6 +103,21 @@ def words_of(config: Config, what: Set[Decides] = frozenset(Decides)) -> list[st
     values = flat(dataclasses.asdict(config)).items()
     changed = [(name, value) for name, value in values if name not in default or value != default[name]]
     return words + [key_and_value(name, value) for name, value in changed if decided_by(name) in what]
+
+
+def inlined(words: Sequence[str]) -> list[str]:
+    """The words with the keys of each YAML file in its place, so that no later edit of a file changes what they mean.
+
+    The config.yaml of a run stays: what it may do is asked whenever it is read.
+    """
+    return [each for word in words for each in _keys_in(word)]
+
+
+def _keys_in(word: str) -> list[str]:
+    if is_key_and_value(word) or is_of_a_run(Path(word)):
+        return [word]
+    written = ((name, value) for name, value in flat(read_file(word)).items() if name not in REMOVED)
+    return [f"{name}=" if value is None else key_and_value(name, value) for name, value in written]
 
 
 def key_and_value(name: str, value: Any) -> str:

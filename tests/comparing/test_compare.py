@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import rlzoo
 from objectives import parse
 from rlzoo.commands import main
 from rlzoo.comparing.compare import CellRun, CellStatus, Eta, compare
@@ -218,6 +219,8 @@ def test_a_baseline_may_be_written_in_any_way(tmp_path: Path) -> None:
         (["grpo", "seeds=a"], "seeds"),
         (["grpo", "jobs=0"], "jobs=0 must be at least 1"),
         (["grpo", "baseline=dapo"], "baseline=dapo is not among what is compared: grpo"),
+        (["grpo", "--ablate", "justrl", "baseline=dapo"], "what is compared: grpo, justrl, justrl-clip_higher"),
+        (["grpo", "name=a.csv"], "a.csv is the name of a file, and a grid is a folder; choose another"),
         (["grpo", "train.stepz=1"], "did you mean train.steps"),
         (["grpo", "evaluation.decodings=[hot]"], "'hot' cannot be used"),
         (["grpo", "nowhere.yaml"], "nowhere.yaml"),
@@ -288,6 +291,28 @@ def test_cells_that_are_done_are_not_run_again(tmp_path: Path, grid_of_one: Path
     assert compare(both, 1, silent()) == []
     assert [CellRun(cell).status().state for cell in both.cells] == ["done", "done"]
     assert all(path.stat().st_mtime_ns == time for path, time in before.items() if path.is_file())
+
+
+def test_a_file_that_is_edited_meanwhile_changes_no_run(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_text(
+        "train: {weight_decay: 0.2, shards: null}\nevaluation: {stop: ['a, b']}\ntask: {held_out: null}\n"
+    )
+    found = grid(tmp_path / "grid", "grpo", str(file))
+    found.save()
+    file.write_text("train: {weight_decay: 0.3}\n")
+    (kept,) = {cell.config.train.weight_decay for cell in Grid.load(tmp_path / "grid").cells}
+    assert kept == load_config(found.cells[0].words).train.weight_decay == 0.2
+    assert found.cells[0].config.evaluation.stop == ["a, b"]
+
+
+@pytest.mark.slow
+def test_a_grid_of_failed_runs_has_a_status_and_no_leaderboard(tmp_path: Path) -> None:
+    (tmp_path / "grpo-0").mkdir()
+    (tmp_path / "grpo-0" / "notes.txt").touch()
+    found = rlzoo.compare("grpo", *SMALL, seeds=1, output=tmp_path, progress=False)
+    assert len(found.failures) == 1 and found.table.empty and not found.runs
+    assert main(["compare", "grpo", "seeds=0", *SMALL, f"output={tmp_path}"]) == 1
 
 
 @pytest.mark.slow
