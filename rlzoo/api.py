@@ -16,7 +16,7 @@ from rlzoo.config.reading import own_words
 from rlzoo.config.words import native, python_words
 from rlzoo.errors import UserError, printable
 from rlzoo.experiment.run_folder import RunFolder
-from rlzoo.files import read_json_lines
+from rlzoo.files import made_folder, read_json_lines
 from rlzoo.starting import starting
 
 if TYPE_CHECKING:
@@ -133,8 +133,14 @@ def compare_words(words: Sequence[str], ablate: Sequence[str], progress: bool = 
     if failures:
         count = f"{len(failures)} of {len(grid.cells)} runs failed"
         print(f"rlzoo: {count}; the same call tries them again", file=sys.stderr)
-    table = leaderboard(grid.folder, progress=progress, equivalence=keys.equivalence)
     done = [Run(cell.folder.path) for cell in grid.cells if cell.folder.finished(cell.config)]
+    try:
+        table = leaderboard(grid.folder.absolute(), progress=progress, equivalence=keys.equivalence)
+    except UserError as error:  # no run is done, or none of the baseline's
+        if not failures:
+            raise
+        print(printable(f"rlzoo: no leaderboard: {error}"), file=sys.stderr)
+        table = _table([])
     return Comparison(grid.folder, table, done, failures)
 
 
@@ -173,15 +179,16 @@ def leaderboard(*folders: str | Path | Results, progress: bool = True, **keys: A
     runs, baseline, notes = read_folders(names, config.benchmarks)
     check_comparable(runs)  # before it is counted as an analysis
     grids = [Grid.load(folder) for folder in {run.folder.path.parent for run in runs} if (folder / GRID).exists()]
-    counts = [
-        count_analysis(grid.folder, analysed_seeds(run for run in runs if run.folder.path.parent == grid.folder))
-        for grid in grids
-    ]
+    counts = []
+    for grid in grids:
+        seeds_of = analysed_seeds([run for run in runs if run.folder.path.parent == grid.folder], runs)
+        planned = looks(grid.up_to) if grid.up_to else ()
+        counts.append(len(planned) + count_analysis(grid.folder, seeds_of, planned))
     of_one_grid = len(names) == 1 and (Path(names[0]) / GRID).exists() and not config.benchmarks
-    output = Path(config.output or (names[0] if of_one_grid else "runs/leaderboard"))
+    output = made_folder(Path(config.output or (names[0] if of_one_grid else "runs/leaderboard")))
     if loose := [run for run in runs if not (run.folder.path.parent / GRID).exists()]:
-        counts.append(count_analysis(output, analysed_seeds(loose, are_of_one_grid=False)))
-    looked = max([1, *counts, *(len(looks(grid.up_to)) for grid in grids)])
+        counts.append(count_analysis(output, analysed_seeds(loose, runs, are_of_one_grid=False)))
+    looked = max([1, *counts])
     settings = (config.title, notes, config.equivalence, looked, config.primary)
     board = make_leaderboard(runs, config.baseline or baseline, *settings)
     of_row = {str(row.name): [run for run in runs if run.identity == row.identity] for row in board.rows}
@@ -204,7 +211,7 @@ def _leaderboard_of_table(
         raise UserError("benchmarks= is of runs; a table says in its column set what its problems are of")
     (given,) = tables
     table = read_result_table(given) if isinstance(given, Path) else as_result_table(given)
-    output = Path(config.output or "runs/leaderboard")
+    output = made_folder(Path(config.output or "runs/leaderboard"))
     replaced = [file for file in map(output.joinpath, WRITTEN) if file.exists()]
     if isinstance(given, Path) and any(file.samefile(given) for file in replaced):
         raise UserError(f"output={output} would replace {given}, the table that is read; choose another output=")
@@ -223,6 +230,8 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     trusted, others = own_words([*words, *python_words(keys)], TrustConfig)
     config: InspectConfig = load_config(others, InspectConfig)
     load_run(folder)
+    if Path(config.output or "page.html").is_dir():
+        raise UserError(f"output={config.output} is a folder; write the name of a page in it")
     for expression in filter(None, (config.objective, config.against)):
         parse(expression)
 
@@ -299,7 +308,7 @@ class Comparison:
 
     folder: Path
     table: DataFrame
-    """The leaderboard, as leaderboard.csv has it."""
+    """The leaderboard, as leaderboard.csv has it; empty if too many runs failed for one."""
     runs: Sequence[Run]
     """Those that are done."""
     failures: Sequence[RunFailure]

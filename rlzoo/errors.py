@@ -28,6 +28,7 @@ _OF_THE_MACHINE = {
     errno.ENOENT: "something has removed it meanwhile; put it back, or choose another folder",
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "make it writable and readable, or choose another"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files: ulimit -n"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "choose another output="),
     **dict.fromkeys((errno.EIO, errno.ESTALE), "the disk fails; see to it, and give the same command again"),
 }
 """What may befall a file, and what to do then."""

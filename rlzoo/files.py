@@ -57,6 +57,15 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
         os.rename(folder, target)
 
 
+def made_folder(path: Path) -> Path:
+    """The folder of `output=`, made if it is not there. Raises UserError if it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"output={path} cannot be written: {error.strerror}; choose another") from None
+    return path
+
+
 @contextmanager
 def _partial(target: Path) -> Iterator[IO[bytes]]:
     """A file beside the target that is locked while that is written; where it is not, its process was killed."""

@@ -27,7 +27,7 @@ from rlzoo.evaluation.evaluate import Evaluation
 from rlzoo.experiment.claim import LOCK
 from rlzoo.experiment.identity import Code
 from rlzoo.experiment.run_folder import METRICS
-from rlzoo.files import locked, read_json_lines
+from rlzoo.files import locked, made_folder, read_json_lines
 from rlzoo.statistics.interim_analyses import looks, next_look, wants_seeds
 from rlzoo.statistics.verdicts import Measured
 
@@ -60,10 +60,7 @@ def compare(
     same within it may get further seeds. Raises UserError if another call works on the folder.
     """
     grid.check()
-    try:
-        grid.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"output={grid.folder} cannot be written: {error.strerror}") from None
+    made_folder(grid.folder)
     with _locked(grid.folder) as lock, nullcontext(launcher) if launcher else closing(Local(jobs)) as starting:
         grid = grid.up_to_date()
         while True:

@@ -12,8 +12,8 @@ from rlzoo.config import Config, load_config
 from rlzoo.config.command_keys import GridConfig, TrustConfig
 from rlzoo.config.reading import own_words, resolve
 from rlzoo.config.recorded import is_of_a_run
-from rlzoo.config.schema import GRID_IDENTITY, keys
-from rlzoo.config.words import split_words, words_of
+from rlzoo.config.schema import GRID_IDENTITY, Decides, keys
+from rlzoo.config.words import decided_by, split_words, words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_words
 from rlzoo.files import read_json, slug
@@ -30,8 +30,11 @@ UP_TO = 10
 GRID = "grid.json"
 FOLDER = Path("runs/compare")
 LONGEST_NAME, LONGEST_STEM = 60, 20
-OF_THE_GRID = ("objective", "seed", "output", "resume")
-"""Keys that a row cannot have of its own."""
+OF_THE_GRID = (
+    *("objective", "seed", "output", "resume"),
+    *("task.name", "task.held_out", "task.held_out_split", "task.instruction", "task.system_prompt"),
+)
+"""Keys that a row cannot have of its own, beside those of evaluation: all rows answer the same problems."""
 _LIST = re.compile(r"([\w.]+)\s*=\s*\[([^\[\]]*)\]")
 
 
@@ -99,7 +102,8 @@ def read_grid_words(words: Sequence[str], ablated: Sequence[str] = ()) -> GridWo
 def _check_row(row: RowWords, settings: Sequence[str], goes_on: bool) -> None:
     parse(row.expression)
     for word in row.settings:
-        if word.partition("=")[0] in OF_THE_GRID or word.endswith((".yaml", ".yml")):
+        key = word.partition("=")[0]
+        if key in OF_THE_GRID or word.endswith((".yaml", ".yml")) or decided_by(key) is Decides.EVALUATION:
             raise UserError(f"{word} in {str(row)!r}: a row cannot have it of its own; give it to the whole grid")
     if row.settings:
         check_words(replace(load_config([*settings, *row.settings]), resume=goes_on))

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from rlzoo.comparing.finished_runs import (
     unknown_code,
 )
 from rlzoo.comparing.grid import Identity, RowName, choose_baseline, command_of
+from rlzoo.comparing.grid_words import RowWords
 from rlzoo.comparing.result_table import ResultTable, scores_of
 from rlzoo.comparing.results import (
     REWARD,
@@ -280,8 +281,13 @@ def _training(runs: Sequence[FinishedRun]) -> Training:
         accuracy_curves=np.stack([run.curve("accuracy")[:steps] for run in runs]),
         entropy_curves=entropy,
         held_out=_held_out(runs),
-        command=command_of(runs[0].config, runs[0].objective.shortest, [run.config.seed for run in runs]),
+        command=_command(runs),
     )
+
+
+def _command(runs: Sequence[FinishedRun]) -> str:
+    row = RowWords(runs[0].objective.shortest, runs[0].settings)
+    return command_of(runs[0].config, row, [run.config.seed for run in runs])
 
 
 def _drift(entropy: np.ndarray) -> float:
@@ -439,8 +445,10 @@ def _identity(method: str) -> Identity:
 ANALYSES = "looks.json"
 
 
-def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]]) -> int:
+def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]], planned: Collection[int] = ()) -> int:
     """Notes in a folder with which seeds rows are shown, and returns the number of analyses so far.
+
+    Those with a number of seeds at which an analysis was `planned` do not count.
 
     A folder that cannot be written is analysed all the same. Raises UserError if the count is damaged.
     """
@@ -451,7 +459,7 @@ def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]]) -> int:
                 seen[row].append(sorted(seeds))
         with suppress(OSError):
             write_json(folder / ANALYSES, seen)
-    return max((len(seen[row]) for row in seeds_of), default=1)
+    return max((sum(len(seeds) not in planned for seeds in seen[row]) for row in seeds_of), default=0)
 
 
 @contextmanager
@@ -466,12 +474,20 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
 
 
-def analysed_seeds(runs: Iterable[FinishedRun], are_of_one_grid: bool = True) -> dict[str, list[int]]:
-    """The seeds of each row, by a name for the count of analyses; other runs may have several settings."""
-    seeds: dict[str, list[int]] = {}
+def analysed_seeds(
+    runs: Sequence[FinishedRun], shown: Sequence[FinishedRun], are_of_one_grid: bool = True
+) -> dict[str, list[int]]:
+    """The seeds with which the rows of some runs are shown, by a name for the count of analyses.
+
+    Those of all that are `shown` count, wherever they were trained. Runs of no grid may have several settings.
+    """
+    of_row: dict[Identity, list[int]] = {}
+    for run in shown:
+        of_row.setdefault(run.identity, []).append(run.config.seed)
+    seeds = {}
     for run in runs:
         settings = [] if are_of_one_grid else [digest(json.dumps(deciding(run.config, GRID_IDENTITY), sort_keys=True))]
-        seeds.setdefault(json.dumps([*run.identity, *settings]), []).append(run.config.seed)
+        seeds[json.dumps([*run.identity, *settings])] = of_row[run.identity]
     return seeds
 
 

@@ -78,6 +78,8 @@ class GridConfig:
         """Raises UserError for two names or a path as a name, and for a launcher that is not there or not set up."""
         if self.name in (".", "..") or "/" in self.name or "\\" in self.name:
             raise UserError(f"name={self.name} is no name of a folder in runs/; for a path type output={self.name}")
+        if self.folder and self.folder.suffix in (".csv", ".parquet", ".yaml", ".yml"):
+            raise UserError(f"{self.folder.name} is the name of a file, and a grid is a folder; choose another")
         if self.output and self.name:
             raise UserError(f"name={self.name} has no effect beside output={self.output}; leave one of them out")
         if self.launcher != "slurm" and self.slurm != SlurmConfig():

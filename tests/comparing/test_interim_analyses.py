@@ -42,7 +42,23 @@ def test_a_look_with_other_seeds_corrects_the_verdicts_and_the_same_look_again_d
     rlzoo.leaderboard(tmp_path / "answers.parquet", output=tmp_path / "again", progress=False)
     assert "corrected for 2 analyses" in (tmp_path / "again" / "leaderboard.md").read_text()
     runs, _, _ = read_runs([with_seeds(tmp_path, 3, ("grpo", "dapo", "stapo"))])
-    assert count_analysis(tmp_path, analysed_seeds(runs)) == 2
+    assert count_analysis(tmp_path, analysed_seeds(runs, runs)) == 2
+
+
+@pytest.mark.slow
+def test_seeds_that_another_folder_adds_are_another_analysis(tmp_path: Path) -> None:
+    grids = [with_seeds(tmp_path / "first", 2), str(tmp_path / "second")]
+    looked(grids[0])
+    for seed in (2, 3):
+        for objective in ("grpo", "dapo"):
+            make_run(tmp_path / "second" / f"{objective}-{seed}", objective, seed)
+    rlzoo.leaderboard(*grids, output=tmp_path / "out", progress=False)
+    assert "corrected for 2 analyses" in (tmp_path / "out" / "leaderboard.md").read_text()
+
+
+def test_planned_analyses_are_not_counted_and_further_ones_are(tmp_path: Path) -> None:
+    counts = [count_analysis(tmp_path, {"row": list(range(seeds))}, planned=(3, 5)) for seeds in (3, 5, 6, 3)]
+    assert counts == [0, 0, 1, 1]
 
 
 @pytest.mark.slow

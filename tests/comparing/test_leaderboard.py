@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from rlzoo.report.leaderboard_sentences import headlines, notes, verdict_words
 from rlzoo.report.leaderboard_statistics import REWARDS
 from rlzoo.report.table import TERMINAL
 from rlzoo.statistics.verdicts import Finding, Measured
-from tests.comparing.finished_runs import DECODINGS, SAMPLES, STEPS, make_run, records, row_of
+from tests.comparing.finished_runs import AS_MADE, DECODINGS, SAMPLES, STEPS, make_run, records, row_of
 from tests.conftest import error_of
 
 
@@ -251,8 +252,6 @@ def test_it_writes_a_picture_a_page_markdown_and_csv_that_agree(
 
 
 def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None:
-    import shlex
-
     words = ("model.reference=none", "train.betas=[0.8,0.95]", 'task.options={"digits":3}')
     run = make_run(tmp_path / "run", "stapo(tau_p=0.005)", 3, 0.5, *words)
     (training,) = board([str(run)]).trainings.values()
@@ -263,6 +262,16 @@ def test_the_command_of_a_row_leads_to_the_same_settings(tmp_path: Path) -> None
     for own in (config, made):
         own.output, own.resume, own.checkpoint.every = "", False, 0
     assert made == config
+
+
+def test_the_commands_of_rows_with_settings_join_one_grid(tmp_path: Path) -> None:
+    rows = ["grpo train.learning_rate=1e-4", "grpo train.learning_rate=2e-4"]
+    grid, _ = read_grid([*rows, "seeds=0", *AS_MADE, f"output={tmp_path}"])
+    grid.save()
+    for cell in grid.cells:
+        make_run(cell.folder.path, "grpo", 0, 0.5, *cell.entry.settings)
+    typed = [shlex.split(it.command)[2:] for it in board([str(tmp_path)]).trainings.values()]
+    assert [words[0] for words in typed] == rows and typed[0][1:] == typed[1][1:]
 
 
 def test_runs_of_one_objective_are_one_row_however_they_were_asked_for(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_rows_of_one_objective_have_names_results_and_commands_of_their_own(tmp_
     assert str(board.baseline.name) == RATES[1]
     assert board.setting["learning rate"] == "1e-5, 1e-4; others 0.00015" and board.setting["schedule"] == "linear"
     for row in (board.rows[0], board.rows[2]):
-        assert f"train.learning_rate={row.identity[1][0][1]}" in board.trainings[row.identity].command
+        assert f"'{row.name}'" in board.trainings[row.identity].command
 
 
 def test_a_run_with_a_setting_that_its_row_does_not_have_joins_no_such_row(tmp_path: Path) -> None:
@@ -111,6 +111,8 @@ def test_a_run_with_a_setting_that_its_row_does_not_have_joins_no_such_row(tmp_p
         ("s2t(tau_p=[1,2])", "a row has one value of tau_p; name a row for each: 's2t(tau_p=1)' 's2t(tau_p=2)'"),
         ("grpo train.steps=0", "train.steps=0 must be at least 1"),
         ("grpo seed=3", "a row cannot have it of its own"),
+        ("grpo evaluation.samples=16", "a row cannot have it of its own"),
+        ("grpo task.instruction=Think.", "a row cannot have it of its own"),
         ("resume=true", "the same command goes on; leave it out"),
         ("leave_out=dapo", "compare the other rows in another output="),
         ("baseline=grpo train.steps=7", "baseline=grpo train.steps=7 is not among what is compared"),
