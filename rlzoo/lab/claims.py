@@ -5,6 +5,7 @@ scores of experiments whose scores are tested together. `benchmarks/claims/recom
 """
 
 import csv
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -21,7 +22,7 @@ import yaml
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rlzoo.files import write_json
+from rlzoo.files import write_json, write_text
 from rlzoo.lab.suite.cells import CellFile, chosen_seeds
 from rlzoo.lab.suite.experiment import BASE, START
 from rlzoo.lab.suite.verdicts import ControlFailure, ExperimentResults, compare, judge, read_results
@@ -380,11 +381,12 @@ def main(folder: Path = BENCHMARKS) -> None:
     """Writes everything."""
     declared = yaml.safe_load((folder / "claims" / "claims.yaml").read_text(encoding="utf-8"))
     rows = all_rows(declared)
-    with (folder / "claims.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) | {"raw": RAW.get(row.raw, "")} for row in rows)
-    (folder / "claims" / "claims.md").write_text(page(rows), encoding="utf-8")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) | {"raw": RAW.get(row.raw, "")} for row in rows)
+    write_text(folder / "claims.csv", text.getvalue())
+    write_text(folder / "claims" / "claims.md", page(rows))
     write_json(folder / "claims" / "claims.json", {"claims": records(rows)})
     save_figure(claims_figure(rows), folder / "claims" / "claims.png")
     scored_arms(experiments("late")["late"], LOOKS["late"]).to_csv(folder / "claims" / "late.csv", index=False)

@@ -295,9 +295,7 @@ def test_cells_that_are_done_are_not_run_again(tmp_path: Path, grid_of_one: Path
 
 def test_a_file_that_is_edited_meanwhile_changes_no_run(tmp_path: Path) -> None:
     file = tmp_path / "my.yaml"
-    file.write_text(
-        "train: {weight_decay: 0.2, shards: null}\nevaluation: {stop: ['a, b']}\ntask: {held_out: null}\n"
-    )
+    file.write_text("train: {weight_decay: 0.2, shards: null}\nevaluation: {stop: ['a, b']}\ntask: {held_out: null}\n")
     found = grid(tmp_path / "grid", "grpo", str(file))
     found.save()
     file.write_text("train: {weight_decay: 0.3}\n")
