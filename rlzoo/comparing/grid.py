@@ -18,12 +18,12 @@ from rlzoo.comparing.grid_words import (
     default_folder,
     meant,
     read_grid_words,
+    settings_of,
     with_schedule,
 )
 from rlzoo.config import Config, flat, load_config
 from rlzoo.config.recorded import RecordedKeys, check_recorded
-from rlzoo.config.schema import GRID_IDENTITY, MACHINE
-from rlzoo.config.words import inlined, words_of
+from rlzoo.config.words import inlined
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import ONE_UPDATE, TWO_UPDATES, acting, check
 from rlzoo.experiment.claim import check_same
@@ -463,10 +463,3 @@ def command_of(config: Config, row: RowWords, seeds: Sequence[int]) -> str:
     shared = [word for word in settings_of(config) if word.partition("=")[0] not in own]
     words = [str(row), f"seeds={','.join(map(str, seeds))}", *shared, "output=runs/again"]
     return shlex.join(["rlzoo", "compare", *words])
-
-
-def settings_of(config: Config) -> list[str]:
-    """The words of a comparison with the settings of a run, as far as they hold for others as well."""
-    words = words_of(config, GRID_IDENTITY | {MACHINE})
-    is_said = any(word.startswith("train.schedule=") for word in words)
-    return words if is_said else [*words, f"train.schedule={config.train.schedule}"]

@@ -1,7 +1,7 @@
 """What the words of `rlzoo compare` ask for, read before torch is imported: rows, settings, and the grid's folder."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
@@ -12,7 +12,7 @@ from rlzoo.config import Config, load_config
 from rlzoo.config.command_keys import GridConfig, TrustConfig
 from rlzoo.config.reading import own_words, resolve
 from rlzoo.config.recorded import is_of_a_run
-from rlzoo.config.schema import GRID_IDENTITY, Decides, keys
+from rlzoo.config.schema import GRID_IDENTITY, MACHINE, Decides, keys
 from rlzoo.config.words import decided_by, split_words, words_of
 from rlzoo.errors import UserError
 from rlzoo.experiment.check import check_words
@@ -209,12 +209,16 @@ def _names(settings: Sequence[str]) -> list[Path]:
     return [*readable, FOLDER.with_name(slug("-".join([FOLDER.name, *filter(None, subject), digest])))]
 
 
+def settings_of(config: Config, what: Set[Decides] = GRID_IDENTITY | {MACHINE}) -> list[str]:
+    """The words of a comparison with the settings of a run that differ from the defaults, and its schedule."""
+    words = words_of(config, what)
+    is_said = any(word.startswith("train.schedule=") for word in words)
+    return words if is_said else [*words, f"train.schedule={config.train.schedule}"]
+
+
 def _settings(words: Sequence[str]) -> list[str]:
-    """What differs from the defaults and makes another grid, however it was said; with its schedule in any case."""
-    config = load_config(words)
-    settings = [word.replace('"', "") for word in words_of(config, GRID_IDENTITY)]
-    is_said = any(setting.startswith("train.schedule=") for setting in settings)
-    return settings if is_said else [*settings, f"train.schedule={config.train.schedule}"]
+    """What makes another grid, however it was said."""
+    return [word.replace('"', "") for word in settings_of(load_config(words), GRID_IDENTITY)]
 
 
 def _held(folder: Path) -> list[str] | None:

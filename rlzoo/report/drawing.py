@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from scipy.ndimage import gaussian_filter1d
 
 from rlzoo.files import file_written_atomically
 from rlzoo.report.formatting import folded
-from rlzoo.statistics.intervals import Estimate
 
 INK, GRID, UP, DOWN, SOFT = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
 """Stand-ins that become the page's colours."""
@@ -48,21 +47,6 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Writes a PNG atomically."""
     with file_written_atomically(path) as file:
         figure.savefig(file, dpi=130, format="png")
-
-
-def draw_estimates(
-    axis: Axes, places: Sequence[float], estimates: Sequence[Estimate], is_flat: bool = False, **look: Any
-) -> None:
-    """Means in % with their intervals over their places, or beside them where they are to lie flat."""
-    means = [100 * estimate.mean for estimate in estimates]
-    reach = [
-        [100 * (estimate.mean - estimate.low) for estimate in estimates],
-        [100 * (estimate.high - estimate.mean) for estimate in estimates],
-    ]
-    if is_flat:
-        axis.errorbar(means, places, xerr=reach, **look)
-    else:
-        axis.errorbar(places, means, yerr=reach, **look)
 
 
 def row_label(name: str, most: int = LINES) -> str:

@@ -25,7 +25,7 @@ from rlzoo.experiment.identity import read_objective
 from rlzoo.experiment.run_folder import TRAINED, RunFolder
 from rlzoo.files import read_json_file, read_json_lines, write_text
 from rlzoo.records import reading
-from rlzoo.report.drawing import draw_estimates, save_figure, smoothed, themed
+from rlzoo.report.drawing import save_figure, smoothed, themed
 from rlzoo.report.formatting import percent
 from rlzoo.report.table import code, in_markdown, in_one_line
 
@@ -197,7 +197,9 @@ def _draw(axis: Axes, metrics: Sequence[dict[str, Any]], name: str, title: str) 
 
 def _draw_evaluations(axis: Axes, evaluations: Mapping[int, Evaluation]) -> None:
     estimates = [evaluation.accuracy for evaluation in evaluations.values()]
+    means = [100 * estimate.mean for estimate in estimates]
+    reach = [[100 * (it.mean - it.low) for it in estimates], [100 * (it.high - it.mean) for it in estimates]]
     label = "held out, 95 % interval"
-    draw_estimates(axis, list(evaluations), estimates, fmt="o", color="C3", capsize=4, label=label)
+    axis.errorbar(list(evaluations), means, yerr=reach, fmt="o", color="C3", capsize=4, label=label)
     axis.set_ylim(0, 100)
     axis.legend(loc="lower right", fontsize=9)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from objectives import Mask
-from rlzoo.comparing.grid import settings_of
+from rlzoo.comparing.grid_words import settings_of
 from rlzoo.config import flat
 from rlzoo.config.decoding import Decoding
 from rlzoo.config.recorded import outside_names

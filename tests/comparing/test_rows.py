@@ -9,8 +9,8 @@ import pytest
 
 from objectives import parse
 from rlzoo.comparing.finished_runs import read_runs
-from rlzoo.comparing.grid import Grid, read_grid, settings_of
-from rlzoo.comparing.grid_words import RowWords, default_folder, meant, read_grid_words
+from rlzoo.comparing.grid import Grid, read_grid
+from rlzoo.comparing.grid_words import RowWords, default_folder, meant, read_grid_words, settings_of
 from rlzoo.comparing.leaderboard import make_leaderboard
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
