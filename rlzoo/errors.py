@@ -57,6 +57,12 @@ def is_lost_process(error: BaseException) -> bool:
     return "DistNetworkError" in kinds or (is_told and ("DistError" in kinds or in_words))
 
 
+def is_shortage(error: BaseException) -> bool:
+    """Whether memory, open files or another process are lacking, which says nothing of the file that was read."""
+    no_files = getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE)
+    return no_files or is_out_of_memory(error) or is_lost_process(error)
+
+
 def fault_in(error: BaseException) -> str:
     """What has befallen the machine, in a line with what to do; empty if the error is about anything else."""
     if is_disk_full(error):

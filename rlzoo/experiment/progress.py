@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from rlzoo.errors import UserError, one_line
+from rlzoo.errors import Fault, UserError, is_shortage, one_line
 from rlzoo.files import read_json
 from rlzoo.model import pretrained
 from rlzoo.model.pretrained import ADAPTER_CONFIG
@@ -101,5 +101,9 @@ def readable(checkpoint: Path) -> Iterator[None]:
     """While a checkpoint is read: whatever a damaged file has the libraries raise is one UserError."""
     try:
         yield
+    except (UserError, Fault):
+        raise
     except Exception as error:
+        if is_shortage(error):  # the file may be whole, and its folder is not to be removed
+            raise
         raise UserError(damaged_in_words(checkpoint, one_line(error))) from None

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from rlzoo.config import ModelConfig
-from rlzoo.errors import UserError, one_line
+from rlzoo.errors import UserError, is_shortage, one_line
 from rlzoo.files import folder_written_atomically, read_json, write_json
 from rlzoo.hub import expect_no_hub_without_a_network
 
@@ -235,6 +235,8 @@ def damage(folder: Path, step: int | None = None, needed: frozenset[str] = froze
             if _fingerprint(folder / name) != saved:
                 return f"{name} is not what was saved"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if is_shortage(error):
+            raise
         return f"{MANIFEST} is not readable: {one_line(error)}"
     return ""
 

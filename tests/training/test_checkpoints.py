@@ -1,5 +1,6 @@
 """A checkpoint is what was saved, byte for byte, or it is named and the one before is taken; a kill loses none."""
 
+import errno
 import itertools
 import json
 import logging
@@ -7,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -23,6 +25,7 @@ from rlzoo.experiment.progress import (
     checkpoints,
     damage,
     newest_whole,
+    readable,
     step_of,
 )
 from rlzoo.model import pretrained
@@ -106,6 +109,19 @@ def test_a_run_goes_on_from_the_one_before_to_the_same_end(
     assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
     weights = "checkpoints/step-000005/model.safetensors"
     assert (run / weights).read_bytes() == (whole / weights).read_bytes()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "Too many open files"), UserError("gone")])
+def test_what_no_file_is_to_blame_for_is_no_damage(error: Exception) -> None:
+    with pytest.raises(type(error)) as told, readable(LAST):
+        raise error
+    assert told.value is error
+
+
+def test_too_many_open_files_are_no_damage(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrained, "checksum", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+    with pytest.raises(OSError, match="Too many"):
+        newest_whole(run / "checkpoints")
 
 
 def test_where_all_are_damaged_nothing_begins_anew(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
