@@ -259,12 +259,11 @@ def load_trainer(
                 with readable(checkpoint):
                     if learns:
                         load_optimizer(checkpoint, trainer.optimizer)
-                    if config.rollout.ahead:
-                        graders.step = max(0, progress.step - 1)  # in which they were graded first
-                        here = experiment, sampler, accelerator, progress
-                        trainer.ahead = read_ahead(checkpoint, *here, vocabulary)
                     if config.rollout.partial_tokens:
                         trainer.waiting = read_partial(checkpoint, experiment, sampler, progress, vocabulary)
+                if config.rollout.ahead:
+                    graders.step = max(0, progress.step - 1)  # in which they were graded first
+                    trainer.ahead = read_ahead(checkpoint, experiment, sampler, accelerator, progress, vocabulary)
             graders.step = progress.step
             started()
             yield trainer

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from rlzoo.config import RolloutConfig
 from rlzoo.experiment.experiment import Experiment
-from rlzoo.experiment.progress import AHEAD, BEGUN, Progress
+from rlzoo.experiment.progress import AHEAD, BEGUN, Progress, readable
 from rlzoo.rollout.base import RolloutEngine, Rollouts, Sampling, concatenate
 from rlzoo.rollout.sampler import GradedRollouts, Sampler, span
 from rlzoo.tasks.base import Problem
@@ -69,11 +69,14 @@ def read_ahead(
     progress: Progress,
     vocabulary: int,
 ) -> GradedRollouts:
-    """The share of this rank in what a checkpoint has ahead, graded again. Raises ValueError for what none can be."""
-    saved = load_file(checkpoint / AHEAD)
+    """The share of this rank in what a checkpoint has ahead, graded again. Raises UserError for what none can be."""
     problems = experiment.problems(progress.problems_used, experiment.config.rollout.prompts_per_step)
-    _check_saved(saved, len(problems), experiment.config.rollout.responses_per_prompt, vocabulary)
-    return grade_share(Rollouts(sampler.prompts(problems), **saved), problems, sampler, accelerator)
+    prompts = sampler.prompts(problems)
+    with readable(checkpoint):
+        saved = load_file(checkpoint / AHEAD)
+        _check_saved(saved, len(problems), experiment.config.rollout.responses_per_prompt, vocabulary)
+        rollouts = Rollouts(prompts, **saved)
+    return grade_share(rollouts, problems, sampler, accelerator)
 
 
 # ---- in parts --------------------------------------------------------------------------------------------------------
