@@ -79,6 +79,8 @@ def check(config: Config, before: "Experiment | None" = None) -> "Experiment":
         _check_readable(config.model, tokenizer, training)
     if TEACHER in objective.needs:
         check_teacher(config.model, config.task, config.rollout, tokenizer, training)
+    if "logp_ref" in objective.needs:
+        _check_reference(config.model, config.rollout, tokenizer, training)
     return experiment
 
 
@@ -483,19 +485,10 @@ def check_teacher(
 ) -> None:
     """Raises UserError for a teacher with another vocabulary, and for what it cannot read of the problems."""
     from rlzoo.experiment.experiment import teacher_prompt
-    from rlzoo.model.tokenizer import load_tokenizer
 
     other, template = as_teacher(model), task.teacher_prompt
     if other is not None:
-        with errors_naming("model.teacher"):
-            theirs = load_tokenizer(other)
-        if theirs.backend.get_vocab() != tokenizer.backend.get_vocab():
-            raise UserError(
-                f"model.teacher={model.teacher} has another vocabulary than model.name={model.name}: "
-                f"{len(theirs.backend)} tokens, and {len(tokenizer.backend)}, which are not the same; a token of one "
-                f"means nothing to the other, so choose a teacher of the same family"
-            )
-        model, tokenizer = other, replace(tokenizer, context_length=theirs.context_length)
+        model, tokenizer = other, _with_its_context("model.teacher", other, model, tokenizer)
     if template and any(isinstance(it.prompt, str) and tokenizer.is_rendered(it.prompt) for it in problems):
         raise UserError(
             f"task.teacher_prompt={template!r} cannot be filled: the prompts of this dataset are rendered with a "
@@ -503,3 +496,28 @@ def check_teacher(
         )
     informed = [replace(problem, prompt=teacher_prompt(template, problem)) for problem in problems]
     check_prompts(model, rollout, tokenizer, informed, "the teacher's prompt (task.teacher_prompt)")
+
+
+def _check_reference(
+    model: ModelConfig, rollout: RolloutConfig, tokenizer: "Tokenizer", problems: Sequence[Problem]
+) -> None:
+    """Raises UserError for a reference with another vocabulary, or whose context is too short for the problems."""
+    other, key = as_reference(model), "model.reference"
+    if other is not None:
+        with_context = _with_its_context(key, other, model, tokenizer)
+        check_prompts(other, rollout, with_context, problems, f"{key}={other.name}: the prompt")
+
+
+def _with_its_context(key: str, other: ModelConfig, model: ModelConfig, tokenizer: "Tokenizer") -> "Tokenizer":
+    """The tokenizer of `model` with the context of the `other` model of a key; UserError for another vocabulary."""
+    from rlzoo.model.tokenizer import load_tokenizer
+
+    with errors_naming(key):
+        theirs = load_tokenizer(other)
+    if theirs.backend.get_vocab() != tokenizer.backend.get_vocab():
+        raise UserError(
+            f"{key}={other.name} has another vocabulary than model.name={model.name}: "
+            f"{len(theirs.backend)} tokens, and {len(tokenizer.backend)}, which are not the same; a token of one "
+            f"means nothing to the other, so choose a model of the same family"
+        )
+    return replace(tokenizer, context_length=theirs.context_length)

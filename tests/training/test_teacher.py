@@ -144,6 +144,7 @@ REFUSED = [
     (["objective=grpo", SHIPPED], r"model.teacher=embedded:sums has no effect: no part of grpo reads a teacher"),
     (["objective=grpo", KNOWING], r"task.teacher_prompt=\{answer\}=\{prompt\} has no effect: no part of grpo"),
     (["objective=opd", "model.teacher=embedded:knights"], r"model.teacher=embedded:knights has another vocabulary"),
+    (["objective=grpo+kl", "model.reference=embedded:knights"], r"model.reference=embedded:knights has another vocab"),
     (["objective=opd", "model.teacher=embedded:knigths"], r"model.teacher=embedded:knigths: no such shipped model"),
     (["objective=opd", "model.teacher=./nowhere"], r"model.teacher=./nowhere: no such folder"),
     (["objective=opd", "task.teacher_prompt={answer}"], r"task.teacher_prompt='\{answer\}' has no \{prompt\}"),
@@ -156,17 +157,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "said"), REFUSED)
-def test_a_teacher_that_cannot_be_or_has_no_effect_is_refused_before_a_model_loads(words: list[str], said: str) -> None:
+def test_what_cannot_teach_or_has_no_effect_is_refused_before_a_model_loads(words: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         check(small(*words))
 
 
-def test_a_teacher_of_a_shorter_context_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("objective", "key"), [("opd", "model.teacher"), ("grpo+kl", "model.reference")])
+def test_a_teacher_or_a_reference_of_a_shorter_context_is_refused(objective: str, key: str, tmp_path: Path) -> None:
     shutil.copytree(EMBEDDED / "sums", short := tmp_path / "short")
     values = json.loads((short / "config.json").read_text())
     (short / "config.json").write_text(json.dumps({**values, "max_position_embeddings": 16}))
     with pytest.raises(UserError, match=r"exceeds the context of .*short, 16 tokens"):
-        check(small("objective=opd", f"model.teacher={short}"))
+        check(small(f"objective={objective}", f"{key}={short}"))
 
 
 # ---- what it takes ---------------------------------------------------------------------------------------------------
