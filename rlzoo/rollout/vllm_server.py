@@ -69,6 +69,10 @@ class VllmServer(VllmServerTraits):
         self.source = _Source(policy, torch.bfloat16 if model.precision == "bfloat16" else torch.float32)
         with self._named_errors(config, model):
             self.longest = _served(config)[model.name]
+            asked = config.max_prompt_tokens + config.max_response_tokens
+            if self.longest < (needed := min(asked, tokenizer.context_length or asked)):
+                what = f"its --max-model-len={self.longest} would cut responses, as a row may take {needed} tokens"
+                raise UserError(self._wrong(config, model, what))
             self.transfer = self._connected()
         self.sync(policy, version)
 

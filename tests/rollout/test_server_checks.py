@@ -13,6 +13,8 @@ import torch
 
 from rlzoo.config import load_config
 from rlzoo.errors import UserError
+from rlzoo.model.policy import load_policy
+from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import check_engine
 from rlzoo.rollout.vllm_server import VllmServer
 
@@ -81,6 +83,16 @@ def test_a_server_that_can_serve_it_is_accepted() -> None:
     with listening(good) as address:
         config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
         VllmServer.check_server(config.rollout, config.model)
+
+
+def test_a_server_whose_rows_are_shorter_than_the_run_s_is_refused() -> None:
+    with listening({"/v1/models": (200, MODELS)}) as address:
+        config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
+        tokenizer = load_tokenizer(config.model)
+        policy = load_policy(config.model, tokenizer)
+        with pytest.raises(UserError, match=r"--max-model-len=64 would cut .* 128 tokens; start it with") as error:
+            VllmServer(policy, tokenizer, config.rollout, config.model)
+    assert "--max-model-len" not in str(error.value).partition(START)[2]
 
 
 @pytest.mark.parametrize(
