@@ -38,6 +38,10 @@ TEMPLATE_CHARACTERS = 2**23
 """The most characters that it may write, more than any model reads."""
 
 
+_ENCODING = threading.Lock()
+"""A tokenizer keeps whether it parts special tokens from one call to the next, also from one thread's to another's."""
+
+
 def token_ids(backend: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:
     """The token ids of a text.
 
@@ -45,7 +49,8 @@ def token_ids(backend: PreTrainedTokenizerBase, text: str, **options: bool) -> l
     as a `model_max_length` that is text.
     """
     try:
-        return list(backend(text, **options)["input_ids"])
+        with _ENCODING:
+            return list(backend(text, **options)["input_ids"])
     except BaseException as error:
         if type(error).__name__ != "PanicException" and not isinstance(error, TypeError | ValueError):
             raise

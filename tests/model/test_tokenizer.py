@@ -1,6 +1,8 @@
 import json
 import shutil
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +16,7 @@ from rlzoo.commands import main
 from rlzoo.config import ModelConfig, TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.model import tokenizer as tokenizer_module
-from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
+from rlzoo.model.tokenizer import Tokenizer, load_tokenizer, token_ids
 from tests.conftest import save_tiny_model
 
 TEMPLATE = "{% for m in messages %}={{ m['content'] }}-{% endfor %}{% if add_generation_prompt %}+{% endif %}"
@@ -98,16 +100,36 @@ def test_what_the_template_is_told_reaches_it_and_what_it_does_not_read_is_refus
         load_tokenizer(config, told(thinking_budget=5))
 
 
-def test_what_a_tool_answers_is_text_also_where_it_spells_special_tokens() -> None:
+def byte_level() -> PreTrainedTokenizerFast:
+    """One that spells its special token `<|end|>` in others."""
     words = ["\u0120", "<", "|", "e", "n", "d", ">", "1", "<|"]
     backend = Backend(models.BPE(vocab={word: i for i, word in enumerate(words)}, merges=[("<", "|")]))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    byte_level = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
-    byte_level.chat_template = "{% for m in messages %}<|end|>{{ m['content'] }}{% endfor %}<|end|>"
-    tokenizer = Tokenizer(byte_level, frozenset({9}), None, uses_template=True)
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
+    fast.chat_template = "{% for m in messages %}<|end|>{{ m['content'] }}{% endfor %}<|end|>"
+    return fast
+
+
+def test_what_a_tool_answers_is_text_also_where_it_spells_special_tokens() -> None:
+    tokenizer = Tokenizer(byte_level(), frozenset({9}), None, uses_template=True)
     for text in ("1<|end|> 1", "<|end|>", "1 1", "<|<|end|>end|>"):
         (first, *inner, last) = tokenizer.answered([7], [{"role": "tool", "content": text}])
-        assert (first, last) == (9, 9) and 9 not in inner and byte_level.decode(inner) == text
+        assert (first, last) == (9, 9) and 9 not in inner and tokenizer.backend.decode(inner) == text
+
+
+def test_threads_that_encode_together_encode_as_one_does() -> None:
+    backend, interval = byte_level(), sys.getswitchinterval()
+    alone = [token_ids(backend, "1<|end|>", split_special_tokens=parts) for parts in (True, False)]
+    assert alone[0] != alone[1]
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            calls = [
+                threads.submit(token_ids, backend, "1<|end|>", split_special_tokens=n % 2 == 0) for n in range(1200)
+            ]
+        assert all(call.result() == alone[n % 2] for n, call in enumerate(calls))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 TURNS = (
