@@ -180,7 +180,8 @@ def _ended_early(folder: RunFolder, config: Config) -> Iterator[None]:
         if is_disk_full(error):
             raise Fault(f"output={folder.path}: the disk is full; make room: {_what_is_saved(folder)}") from None
         if is_out_of_memory(error):
-            raise Fault(f"{less_memory(config)} ({one_line(error)}); {_what_is_saved(folder)}") from None
+            what = f"{less_memory(config)} ({one_line(error)})"
+            raise Fault(f"{what}; {_what_is_saved(folder)}; {_with_other_keys(folder)}") from None
         if is_lost_process(error):
             raise Fault(f"output={folder.path}: {LOST_PROCESS} ({one_line(error)}); {_what_is_saved(folder)}") from None
         if isinstance(error, OSError) and not folder.config.is_file():
@@ -300,6 +301,12 @@ def _what_is_saved(folder: RunFolder) -> str:
     if last is None:
         return "no step is saved; resume=true begins with the first"
     return f"step {read_progress(last).step} is saved; resume=true goes on from there"
+
+
+def _with_other_keys(folder: RunFolder) -> str:
+    last = folder.last_checkpoint()
+    weights = "" if last is None else f", as from model.name={last}"
+    return f"it keeps its keys, with others begin in another output={weights}"
 
 
 def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption: "Interruption") -> None:

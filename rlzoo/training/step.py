@@ -204,7 +204,7 @@ class Trainer:
                 raise UserError(
                     f"objective={self.config.objective}: of {used - start} prompts only {wanted - missing} gave groups "
                     f"with both right and wrong answers, after rollout.max_refills={config.max_refills} refills; "
-                    f"raise it, choose problems of a fitting difficulty, or remove dynamic_sampling"
+                    f"begin in another output= with more, with easier or harder problems, or without dynamic_sampling"
                 )
             # as many as will probably give the groups that are missing
             count = min(wanted, math.ceil(missing * (used - start) / max(1, wanted - missing))) if sampled else wanted

@@ -189,6 +189,15 @@ def test_a_lost_process_is_one_line_that_says_what_is_saved(
     assert "another process of this run is gone" in said and "step 4 is saved; resume=true goes on" in said
 
 
+def test_too_little_memory_to_train_says_where_other_keys_begin(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loop, "load_trainer", lambda *_: raised(MemoryError()))
+    said = fault_of(capsys, *GO_ON, "train.steps=5")
+    assert "step 4 is saved; resume=true goes on from there; it keeps its keys, with others begin in another" in said
+    assert said.endswith(f"output=, as from model.name={run / CHECKPOINT}")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
