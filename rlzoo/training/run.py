@@ -339,14 +339,14 @@ def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption:
 def _timings(trainer: Trainer, collected: StepRollouts, seconds: float) -> dict[str, float]:
     """Seconds of a step by phase; token positions that the model calculated in it, and their operations.
 
-    `tokens` are the sampled response tokens of all ranks; all else is this rank's, an equal part of what was sampled.
+    `tokens` are the sampled response tokens of all ranks, those of dropped groups among them; all else is this rank's.
     """
-    rollouts, ranks, passes = collected.rollouts, trainer.accelerator.num_processes, trainer.passes
-    tokens, sampled = int(rollouts.mask.sum()), int(rollouts.lengths.sum())
+    passes, here = trainer.passes, [graded.rollouts for graded in collected.examples]
+    tokens = int(collected.metrics.get("sampled/tokens", collected.rollouts.mask.sum()))
+    sampled = sum(int(rollouts.lengths.sum()) for rollouts in here)
     if collected.waiting is not None:  # then others were sampled than those that are trained on
-        tokens = sampled = int(collected.metrics["sampled/tokens"])
-    prompts = sum(len(rollouts.prompts[i]) for i in rollouts.prompt.unique().tolist())
-    prompts, sampled = prompts // ranks, sampled // ranks
+        sampled = tokens // trainer.accelerator.num_processes
+    prompts = sum(len(prompt) for rollouts in here for prompt in rollouts.prompts)
     policy = trainer.accelerator.unwrap_model(trainer.policy)
     positions = {**passes.positions, "generate": prompts + sampled}
     flops = {**passes.flops, "generate": policy.forward_flops(prompts + sampled, sampled)}

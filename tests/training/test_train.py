@@ -103,10 +103,14 @@ def test_what_was_sampled_is_recorded_whatever_is_dropped(tmp_path: Path) -> Non
     config = small(tmp_path / "run", "objective=dapo", "train.steps=1", "rollout.responses_per_prompt=2", "seed=1")
     with load_trainer(check(config), make_accelerator(config.model.precision), RunFolder(tmp_path / "run")) as trainer:
         metrics, collected = trainer.step()
+        timings = loop._timings(trainer, collected, 1.0)
     correct = torch.cat([graded.correct for graded in collected.examples])
     assert metrics["groups_dropped"] > 0 and len(correct) > len(collected.reward)
     assert metrics["sampled/accuracy"] == pytest.approx(correct.double().mean().item())
-    assert metrics["sampled/tokens"] == sum(int(graded.rollouts.mask.sum()) for graded in collected.examples)
+    tokens = sum(int(graded.rollouts.mask.sum()) for graded in collected.examples)
+    prompts = sum(len(prompt) for graded in collected.examples for prompt in graded.rollouts.prompts)
+    assert metrics["sampled/tokens"] == timings["tokens"] == tokens
+    assert timings["generate_positions"] == prompts + tokens
 
 
 def test_a_run_leaves_what_it_promises(tmp_path: Path) -> None:
