@@ -18,14 +18,14 @@ def declare(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Prints what each phase takes, and the floor of the hours; 1 if it does not fit."""
-    machine, others = split_words("fit", arguments.words)
-    config = load_config(others)
+    machine, words = split_words("fit", arguments.words)
+    config = load_config(words)
     objective = parse(config.objective)
 
     with starting():
         from rlzoo.experiment.check import check_keys, check_old_logp, check_response_limit, check_shards
         from rlzoo.report.memory import print_fit, print_host, print_hours, print_room
-        from rlzoo.rollout.memory import GIB, shape_of, teacher_shape
+        from rlzoo.rollout.memory import GIB, reference_shape, shape_of, teacher_shape
         from rlzoo.training.fit import arithmetic, fit, host_bytes
 
     check_keys(config)
@@ -34,9 +34,10 @@ def run(arguments: Namespace) -> int:
     check_old_logp(objective, config.rollout)
     shape = shape_of(config.model)
     teacher = teacher_shape(config.model, shape) if "logp_teacher" in objective.needs else None
-    prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, teacher)
+    others = teacher, reference_shape(config.model) if "logp_ref" in objective.needs else None
+    prediction = fit(config, shape, objective, machine.gpus, machine.memory * GIB, *others)
     print_fit(prediction, config.model.name, machine.gpus)
-    print_host(host_bytes(config, shape, objective, machine.gpus, teacher), machine.gpus)
+    print_host(host_bytes(config, shape, objective, machine.gpus, *others), machine.gpus)
     print_room(config, shape, prediction, machine.gpus)
-    print_hours(arithmetic(config, shape, objective, teacher), config.train.steps, machine.gpus, machine.teraflops)
+    print_hours(arithmetic(config, shape, objective, *others), config.train.steps, machine.gpus, machine.teraflops)
     return int(not prediction.fits)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlzoo.config import ModelConfig, RolloutConfig
 from rlzoo.files import read_json
-from rlzoo.model.pretrained import POLICY, as_teacher, errors_naming, locate
+from rlzoo.model.pretrained import POLICY, as_reference, as_teacher, errors_naming, locate
 from rlzoo.rollout import engine_traits
 
 QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
@@ -91,6 +91,13 @@ def teacher_shape(config: ModelConfig, shape: Shape) -> Shape | None:
         return None if config.teacher == POLICY else shape
     with errors_naming("model.teacher"):
         return shape_of(other)
+
+
+def reference_shape(config: ModelConfig) -> Shape | None:
+    """The shape of `model.reference`; None if it is the policy's."""
+    other = as_reference(config)
+    with errors_naming("model.reference"):
+        return None if other is None else shape_of(other)
 
 
 def shape_of(config: ModelConfig) -> Shape:

@@ -73,16 +73,27 @@ def _masked_row(config: Config, shape: Shape) -> int:
     return max(rollout.max_prompt_tokens + rollout.max_response_tokens, min(LONGEST_TREE * shape.hidden, group))
 
 
-def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None) -> list[Phase]:
-    """The phases of a step on one of `gpus` GPUs; `teacher` is the shape of one that has its own weights."""
+def predict(
+    config: Config,
+    shape: Shape,
+    objective: Objective,
+    gpus: int,
+    teacher: Shape | None = None,
+    reference: Shape | None = None,
+) -> list[Phase]:
+    """The phases of a step on one of `gpus` GPUs; `teacher` is the shape of one that has its own weights.
+
+    `reference` is that of the reference where it is not the policy's.
+    """
     train, rollout, model = config.train, config.rollout, config.model
+    reference = reference or shape
     bfloat16 = model.precision == "bfloat16"
     share = sharers(train, gpus)
     weights = shape.parameters
     trained = shape.adapters(model.lora.rank) if model.lora.rank else weights
     held = {"weights": 4.0 * weights / share, "Adam": 8.0 * trained / share}
     if "logp_ref" in objective.needs and not (model.lora.rank and model.reference == "initial"):
-        held["reference"] = 4.0 * weights / share
+        held["reference"] = 4.0 * reference.parameters / share
     if teacher is not None and not (model.lora.rank and model.teacher == INITIAL):
         held["teacher"] = 4.0 * teacher.parameters / share
     engine = engine_traits(rollout.engine)
@@ -92,11 +103,11 @@ def predict(config: Config, shape: Shape, objective: Objective, gpus: int, teach
     cache = _cache(config, shape, gpus)
     positions = max(train.tokens_per_micro_batch, longest)
     masked = _masked_row(config, shape)
-    widest = max(kept_per_position(other, bfloat16) for other in (shape, teacher or shape))
+    widest = max(kept_per_position(other, bfloat16) for other in (shape, reference, teacher or shape))
     layer = positions * (widest + mask_per_position(masked, bfloat16) + masked)
     head = {"logits": logits_bytes(shape, positions, bool(objective.needs & ENTROPIES))}
     gathered = {"gathered weights": gathered_bytes(shape)} if share > 1 else {}
-    others = [other for name, other in (("reference", shape), ("teacher", teacher or shape)) if name in held]
+    others = [other for name, other in (("reference", reference), ("teacher", teacher or shape)) if name in held]
     also = {"gathered of others": max(map(root_bytes, others))} if share > 1 and others else {}
     tokens = {"tokens of all GPUs": float(token_bytes(objective) * _tokens(config))}
     buckets = {"DDP's buckets": 4.0 * trained} if gpus > 1 and share == 1 else {}
@@ -163,10 +174,15 @@ def token_bytes(objective: Objective) -> int:
 
 
 def host_bytes(
-    config: Config, shape: Shape, objective: Objective, gpus: int, teacher: Shape | None = None
+    config: Config,
+    shape: Shape,
+    objective: Objective,
+    gpus: int,
+    teacher: Shape | None = None,
+    reference: Shape | None = None,
 ) -> Mapping[str, float]:
     """Bytes of the machine's memory: of each process at the start, as it resumes, and all the time, and what a
-    checkpoint adds on the main process; `teacher` is the shape of one with weights of its own.
+    checkpoint adds on the main process; `teacher` and `reference` are as for `predict`.
 
     Sharded models go to the GPU row by row, behind a trial of a layer with embedding and head; vLLM, which keeps
     sharded weights, sleeps with them there. Others are loaded in float32 before they go to the GPU: the policy, and
@@ -176,12 +192,12 @@ def host_bytes(
     if shares_copies(config.train, gpus):
         number = 2.0 if config.model.precision == "bfloat16" else 4.0
         sleeping = number * shape.parameters if engine_traits(config.rollout.engine).sleeps else 0.0
-        start = max(4.0 * max(_trial(model) for model in (shape, teacher or shape)), sleeping)
+        start = max(4.0 * max(_trial(model) for model in (shape, teacher or shape, reference or shape)), sleeping)
         return {"start": start, "resume": start, "always": sleeping, "checkpoint": 12.0 * shape.parameters}
     beside = [_checked(shape)]
     if "logp_ref" in objective.needs:
         copied = 0.0 if adapted else weights
-        beside.append(copied if config.model.reference == INITIAL else 2 * weights)
+        beside.append(copied if config.model.reference == INITIAL else 8.0 * (reference or shape).parameters)
     if teacher is not None:
         copied = 0.0 if adapted else 4.0 * teacher.parameters
         beside.append(copied if config.model.teacher == INITIAL else 8.0 * teacher.parameters)
@@ -243,10 +259,17 @@ def _tokens(config: Config) -> int:
 
 
 def fit(
-    config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None = None
+    config: Config,
+    shape: Shape,
+    objective: Objective,
+    gpus: int,
+    memory: float,
+    teacher: Shape | None = None,
+    reference: Shape | None = None,
 ) -> Fit:
     """Whether a run fits on `gpus` GPUs of `memory` bytes each, and if not, the fewest keys that make it fit."""
-    fit = _fit(config, shape, objective, gpus, memory, teacher)
+    needed = shape, objective, gpus, memory, teacher, reference
+    fit = _fit(config, *needed)
     if fit.fits:
         return fit
     changes = list(_changes(config, shape, gpus))
@@ -255,14 +278,14 @@ def fit(
             changed = config
             for _, section, values in chosen:
                 changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
-            if _fit(changed, shape, objective, gpus, memory, teacher).fits:
+            if _fit(changed, *needed).fits:
                 return replace(fit, remedy=[word for words, _, _ in chosen for word in words.split()])
     return fit
 
 
-def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, teacher: Shape | None) -> Fit:
+def _fit(config: Config, shape: Shape, objective: Objective, gpus: int, memory: float, *others: Shape | None) -> Fit:
     """Whether it fits, without what would make it fit."""
-    return Fit(predict(config, shape, objective, gpus, teacher), memory, has_room=_has_room(config, shape))
+    return Fit(predict(config, shape, objective, gpus, *others), memory, has_room=_has_room(config, shape))
 
 
 def _has_room(config: Config, shape: Shape) -> bool:
@@ -447,19 +470,25 @@ def forward(shape: Shape, rows: int, prompt: int, response: int) -> float:
     return 2.0 * rows * (weights + attention)
 
 
-def arithmetic(config: Config, shape: Shape, objective: Objective, teacher: Shape | None = None) -> StepArithmetic:
-    """Arithmetic of a step, with older policies' tokens where some may be such; `teacher` is that of another model.
+def arithmetic(
+    config: Config,
+    shape: Shape,
+    objective: Objective,
+    teacher: Shape | None = None,
+    reference: Shape | None = None,
+) -> StepArithmetic:
+    """Arithmetic of a step, with older policies' tokens where some may be such; the others are of other models.
 
     A prompt counts for each of its responses; a backward pass is two forward ones.
     """
     rollout, train = config.rollout, config.train
     rows = rollout.prompts_per_step * rollout.responses_per_prompt
     lengths = rollout.max_prompt_tokens, rollout.max_response_tokens
-    once, taught = (forward(model, rows, *lengths) for model in (shape, teacher or shape))
+    once, taught, referred = (forward(model or shape, rows, *lengths) for model in (shape, teacher, reference))
     by_engine, sees_entropy = rollout.old_logp == "engine", engine_traits(rollout.engine).sees_entropy
     loop, fields, _ = step_scoring(objective, train.minibatches_per_step, rollout.may_be_stale, by_engine, sees_entropy)
     again = sum(loop.is_scored(number) for number in range(len(loop)))
-    scorings = bool(fields & POLICY_FIELDS) + ("logp_ref" in fields) + again / train.minibatches_per_step
-    scoring = scorings * once + ("logp_teacher" in fields) * taught
+    scorings = bool(fields & POLICY_FIELDS) + again / train.minibatches_per_step
+    scoring = scorings * once + ("logp_ref" in fields) * referred + ("logp_teacher" in fields) * taught
     passes = 4 if config.model.gradient_checkpointing else 3
     return StepArithmetic(rows * rollout.max_response_tokens, scoring, objective.pass_count * passes * once)

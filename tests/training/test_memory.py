@@ -25,7 +25,7 @@ from rlzoo.model.lora import adapters, add_adapters
 from rlzoo.model.policy import Policy
 from rlzoo.model.sharding import shard
 from rlzoo.rollout import memory
-from rlzoo.rollout.memory import GIB, KNOWN, Shape, shape_of
+from rlzoo.rollout.memory import GIB, KNOWN, Shape, reference_shape, shape_of
 from rlzoo.training.fit import (
     StepArithmetic,
     activations,
@@ -300,6 +300,18 @@ def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
     assert taken(kl) == pytest.approx([2 * weights, weights + checked, 0, 2 * weights], rel=0.02)
     assert taken(kl, other)[:2] == pytest.approx([3 * weights, 3 * weights], rel=0.02)
     assert taken(grpo, "model.lora.rank=8")[:2] == pytest.approx([checked, checked], rel=0.02)
+
+
+def test_a_reference_of_another_size_is_counted_as_large_as_it_is() -> None:
+    kl, larger = load_config(["objective=grpo+kl", "model.reference=Qwen/Qwen3-14B-Base"]), FOURTEEN
+    policy, objective = KNOWN["Qwen/Qwen3-1.7B-Base"], parse(kl.objective)
+    assert reference_shape(kl.model) == larger and reference_shape(load_config([]).model) is None
+    assert predict(kl, policy, objective, 1, None, larger)[0].parts["reference"] == 4.0 * larger.parameters
+    more = 8.0 * (larger.parameters - policy.parameters)
+    same, other = (host_bytes(kl, policy, objective, 1, None, shape)["start"] for shape in (policy, larger))
+    assert other - same == pytest.approx(more)
+    same, other = (arithmetic(kl, policy, objective, None, shape).scoring for shape in (policy, larger))
+    assert other > 2 * same
 
 
 def test_fit_says_what_cache_takes_what_is_free_and_with_it_the_run_still_fits(
