@@ -64,19 +64,25 @@ def engine_traits(written: str) -> Any:
 
 
 def check_engine(config: Config) -> None:
-    """Refuses an engine that cannot run here and settings it would not heed, before any model loads.
-
-    A key of the section whose default is none or empty is for the engines that say that they read it.
-    """
+    """Refuses an engine that cannot run here and settings it would not heed, before any model loads."""
     engine = engine_class(config.rollout.engine)
+    refuse_unread(config.rollout)
+    engine.check(config.rollout, config.model, read_decodings(config.evaluation.decodings))
+
+
+def refuse_unread(rollout: RolloutConfig) -> None:
+    """Raises UserError for a key that the engine does not read: of the section, those whose default is none or empty.
+
+    They are for the engines that say that they read them.
+    """
+    engine = engine_traits(rollout.engine)
     for item in fields(RolloutConfig):
-        value = getattr(config.rollout, item.name)
+        value = getattr(rollout, item.name)
         is_unset = value in (None, {})
         if not is_unset and item.default in (None, MISSING) and item.name not in engine.reads:
             raise UserError(
-                f"rollout.{item.name}={value} has no effect with rollout.engine={config.rollout.engine}; leave it out"
+                f"rollout.{item.name}={value} has no effect with rollout.engine={rollout.engine}; leave it out"
             )
-    engine.check(config.rollout, config.model, read_decodings(config.evaluation.decodings))
 
 
 def load_engine(

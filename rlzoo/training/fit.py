@@ -14,9 +14,11 @@ from typing import Any
 
 from objectives import OTHER_FIELDS, POLICY_FIELDS, Objective, step_scoring
 from rlzoo.config import Config, TrainConfig
+from rlzoo.errors import UserError
+from rlzoo.experiment.check import check_keys, check_old_logp, refuse_unreported
 from rlzoo.model.pretrained import INITIAL
 from rlzoo.model.sizes import GPU_BLOCK, LONGEST_TREE
-from rlzoo.rollout import engine_traits
+from rlzoo.rollout import engine_traits, refuse_unread
 from rlzoo.rollout.memory import GIB, SPARE, Shape, bytes_per_token, cache_bytes, set_aside_gib
 
 RESERVED = 2 * GIB
@@ -278,7 +280,7 @@ def fit(
             changed = config
             for _, section, values in chosen:
                 changed = replace(changed, **{section: replace(getattr(changed, section), **values)})
-            if _fit(changed, *needed).fits:
+            if _fit(changed, *needed).fits and _may_be(changed, objective):
                 return replace(fit, remedy=[word for words, _, _ in chosen for word in words.split()])
     return fit
 
@@ -295,6 +297,18 @@ def _has_room(config: Config, shape: Shape) -> bool:
         return True
     longest = rollout.max_prompt_tokens + rollout.max_response_tokens + SPARE
     return rollout.kv_cache_gib * GIB >= bytes_per_token(shape, config.model) * longest
+
+
+def _may_be(config: Config, objective: Objective) -> bool:
+    """Whether a run takes these keys together."""
+    try:
+        check_keys(config)
+        refuse_unread(config.rollout)
+        refuse_unreported(objective, config.rollout)
+        check_old_logp(objective, config.rollout)
+    except UserError:
+        return False
+    return True
 
 
 def _changes(config: Config, shape: Shape, gpus: int) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -281,6 +281,27 @@ def test_a_start_that_a_cache_makes_too_large_fits_with_less_of_it_or_with_a_ser
     assert mended.kv_cache_gib is None, "a key without effect there, which a run would refuse"
 
 
+@pytest.mark.parametrize(
+    ("words", "gib", "remedy"),
+    [
+        (
+            ["model.compile=true", "model.precision=bfloat16"],
+            200,
+            ["model.lora.rank=32"],
+        ),  # sharded it does not compile
+        (
+            ["rollout.noise=0.1", "rollout.rows_per_batch=8192", "rollout.max_response_tokens=16384"],
+            340,
+            ["train.sharding=fsdp", "model.precision=bfloat16"],  # vLLM reads no noise
+        ),
+    ],
+)
+def test_no_remedy_is_a_key_that_a_run_refuses_beside_the_others(words: list[str], gib: int, remedy: list[str]) -> None:
+    small = ["model.gradient_checkpointing=true", "model.attention=varlen", "train.tokens_per_micro_batch=2048"]
+    config = load_config(["objective=grpo+kl", "rollout.max_response_tokens=1024", *small, *words])
+    assert fit(config, FOURTEEN, parse(config.objective), 8, gib * GIB).remedy == remedy
+
+
 def test_the_machine_holds_what_loads_what_sleeps_and_what_is_saved() -> None:
     weights, embedding = 4 * 14.77e9, 4 * 151_936 * 5120
 
