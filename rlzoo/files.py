@@ -229,13 +229,22 @@ def _record(line: str, fields: Fields, place: str) -> dict[str, Any]:
 
 
 def locked(path: Path) -> IO[str] | None:
-    """The file, locked until it is closed or the last process that has it open ends; None if another has the lock."""
+    """The file, locked until it is closed or the last process that has it open ends; None if another has the lock.
+
+    Raises UserError where the disk has no locks.
+    """
     file = open_to_append(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
         return None
+    except OSError as error:
+        file.close()
+        raise UserError(
+            f"output={path.parent}: its disk has no file locks ({error.strerror}), which keep two processes from "
+            "writing there; choose another output= on a disk that has them"
+        ) from None
     return file
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -151,6 +152,13 @@ def test_a_run_begins_in_a_folder_without_leftovers(tmp_path: Path) -> None:
     Writer(folder / "evaluation" / "step-000000", "file").is_killed()
     claim(folder, config).close()
     assert names(folder.path) == {"config.yaml", "objective.json", "environment.json", "content.json", LOCK}
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
+    folder, config = RunFolder(tmp_path / "run"), load_config([f"output={tmp_path / 'run'}"])
+    with pytest.raises(UserError, match=r"output=.*run: its disk has no file locks .*; choose another output="):
+        claim(folder, config)
 
 
 def test_half_a_character_is_written_as_it_was_read(tmp_path: Path) -> None:
