@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Semaphore
 from types import SimpleNamespace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -66,6 +67,7 @@ class VllmServer(VllmServerTraits):
     ) -> None:
         self.config, self.model, self.version = config, model, version
         self.stop_tokens = sorted(tokenizer.stop_tokens)
+        self.connections = Semaphore(config.rows_per_batch)  # of all threads that ask for turns
         self.source = _Source(policy, torch.bfloat16 if model.precision == "bfloat16" else torch.float32)
         with self._named_errors(config, model):
             self.longest = _served(config)[model.name]
@@ -180,7 +182,8 @@ class VllmServer(VllmServerTraits):
         def answered(prompt: Sequence[int], number: int) -> list[Any]:
             room = min(sampling.max_response_tokens, self.longest - len(prompt))
             of_prompt = {"prompt": list(prompt), "max_tokens": room, "seed": _seed(seed, number)}
-            return list(self._call("POST", "v1/completions", {**requested, **of_prompt})["choices"])
+            with self.connections:
+                return list(self._call("POST", "v1/completions", {**requested, **of_prompt})["choices"])
 
         side_by_side = max(1, self.config.rows_per_batch // responses_per_prompt)
         with self._named_errors(self.config, self.model), ThreadPoolExecutor(side_by_side) as threads:

@@ -2,7 +2,9 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from rlzoo.errors import UserError
 from rlzoo.model.policy import load_policy
 from rlzoo.model.tokenizer import load_tokenizer
 from rlzoo.rollout import check_engine
+from rlzoo.rollout.base import Sampling
 from rlzoo.rollout.vllm_server import VllmServer
 
 MODELS = {"data": [{"id": "embedded:sums", "max_model_len": 64}]}
@@ -113,6 +116,31 @@ def test_an_address_where_no_server_can_be_is_refused(words: list[str], says: li
 def test_an_address_without_an_engine_that_asks_there_is_refused() -> None:
     with pytest.raises(UserError, match=r"rollout\.server=http://a:1 has no effect with rollout\.engine=transformers"):
         check_engine(load_config(["rollout.server=http://a:1"]))
+
+
+def test_threads_together_hold_no_more_connections_than_rows_sampled_side_by_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, held, most = load_config(["rollout.rows_per_batch=2"]), [], []
+
+    def answer(engine: VllmServer, method: str, path: str, content: Any = None) -> dict[str, Any]:
+        if path == "weight_info":
+            return {"weight_version": "1"}
+        held.append(path)
+        time.sleep(0.01)
+        most.append(len(held))
+        held.pop()
+        return sampled(0.0)[1]
+
+    monkeypatch.setattr("rlzoo.rollout.vllm_server._served", lambda _: {config.model.name: 128})
+    monkeypatch.setattr(VllmServer, "_connected", lambda _: None)
+    monkeypatch.setattr(VllmServer, "sync", lambda engine, *_: setattr(engine, "given", "1"))
+    monkeypatch.setattr(VllmServer, "_call", answer)
+    tokenizer = load_tokenizer(config.model)
+    engine = VllmServer(load_policy(config.model, tokenizer), tokenizer, config.rollout, config.model)
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(engine.generate, [[1], [2], [3]], 1, Sampling(8), 0) for _ in range(4)]
+    assert all(len(one.result().tokens) == 3 for one in asked) and max(most) == 2
 
 
 def test_weights_are_sent_once_the_device_has_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
