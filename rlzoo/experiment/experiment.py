@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 
@@ -12,7 +13,7 @@ from objectives import Objective
 from rlzoo.config import Config
 from rlzoo.errors import UserError
 from rlzoo.model.tokenizer import Tokenizer
-from rlzoo.tasks.base import Grader, Problem, Task
+from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.text import Prompt, asked, asking, prompt_key
 
 PROMPT, ANSWER = "{prompt}", "{answer}"
@@ -127,27 +128,17 @@ def without_long_prompts(task: Task, limit: int, tokenizer: Tokenizer) -> Task:
         return task
     dropped = len(train) - len(kept)
     _logger.warning("%d of %d training problems have more than %d prompt tokens; dropped", dropped, len(train), limit)
-    return _Selected(task, kept)
+    return cast(Task, _Selected(task, kept))
 
 
 @dataclass(frozen=True)
 class _Selected:
-    """A task with some of its training problems."""
+    """A task with some of its training problems, and all else that it has."""
 
     task: Task
     train: Sequence[Problem]
 
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def held_out(self) -> Sequence[Problem]:
-        return self.task.held_out
-
-    @property
-    def grader(self) -> Grader:
-        return self.task.grader
-
-    def final_answer(self, problem: Problem, response: str) -> str | None:
-        return self.task.final_answer(problem, response)
+    def __getattr__(self, name: str) -> Any:
+        if name == "task" or name.startswith("__"):
+            raise AttributeError(name)  # where it is made from what was pickled
+        return getattr(self.task, name)

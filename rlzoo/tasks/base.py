@@ -156,7 +156,6 @@ class DemonstratesTools(Protocol):
         ...
 
 
-@runtime_checkable
 class KnowsCalls(Protocol):
     """What a task has besides that knows which calls of a tool ask for the right thing."""
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 
 from rlzoo.config import ModelConfig, RolloutConfig, load_config
 from rlzoo.errors import UserError
+from rlzoo.evaluation.evaluate import call_figures
 from rlzoo.experiment.check import check, check_prompts
-from rlzoo.experiment.experiment import Experiment, epoch_order
+from rlzoo.experiment.experiment import Experiment, epoch_order, without_long_prompts
 from rlzoo.model.tokenizer import Tokenizer, load_tokenizer
 from rlzoo.tasks.base import Problem
+from rlzoo.tasks.calculator import Calculator
 
 SHORT, LONG = "1+2=", "1+2+3+4+5+6+7+8="
 
@@ -54,6 +57,13 @@ def test_training_problems_with_long_prompts_are_dropped_and_counted(
     assert {str(problem.prompt) for problem in kept.problems(0, 7)} == {str(p.prompt) for p in kept.task.train}
     assert [problem.prompt[0]["content"] for problem in kept.task.train] == [SHORT, "3+4="]  # type: ignore[index, call-overload]
     assert len(kept.held_out) == 1
+
+
+def test_what_else_a_task_has_is_there_without_its_long_prompts() -> None:
+    tokenizer = load_tokenizer(ModelConfig(name="embedded:calculator"))
+    kept = without_long_prompts(Calculator(problems=50), 6, tokenizer)
+    assert 0 < len(kept.train) < 50 and pickle.loads(pickle.dumps(kept)).name == "calculator"
+    assert "right calls (%)" in call_figures([{"tool_calls": 0, "tool_errors": 0, "transcript": ""}], kept)
 
 
 def test_prompts_that_refills_and_rollouts_ahead_may_draw_are_checked(tiny_model: Path, tmp_path: Path) -> None:
