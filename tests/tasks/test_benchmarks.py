@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -105,6 +106,10 @@ def test_names_and_groups_are_found_in_the_order_they_are_named() -> None:
     names = [benchmark.name for benchmark in find(["math500", "knights_and_knaves", "aime24"])]
     assert names == ["math500", "kk3", "kk4", "kk5", "kk6", "kk7", "aime24"]
     assert not set(GROUPS) & set(BENCHMARKS)
+    page = (Path(__file__).parents[2] / "docs" / "run_folder.md").read_text(encoding="utf-8")
+    for it in BENCHMARKS.values():
+        row = f"| `{it.name}` | `{it.hub}` | {it.split} | {it.rows:,} | {it.samples} |"
+        assert row in page or re.fullmatch(r"kk[3-7]", it.name), row
 
 
 @pytest.mark.parametrize(
