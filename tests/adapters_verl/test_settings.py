@@ -19,7 +19,7 @@ from objectives.adapters.verl import settings
 from objectives.adapters.verl.seams import PEER
 from objectives.adapters.verl.settings import settled
 from objectives.adapters.verl.teacher import MODELS, NODES
-from objectives.peers.verl import ACTOR, CLIP, LOSS, MEAN, REJECT
+from objectives.peers.verl import ACTOR, CLIP, LOSS, MANAGER, MEAN, OVERLONG, REJECT
 from objectives.peers.verl import LOW as CLIP_LOW
 from tests.guide import GUIDE
 from tests.objectives.zoo_names import RECIPES
@@ -70,9 +70,21 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
     assert settled(config("gspo")).actor_rollout_ref.actor.use_kl_loss is False
 
 
+PUNISHES = {MANAGER: "dapo", f"{OVERLONG}enable": True}
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [("dapo", {MANAGER: "gdpo"}), ("dapo", {MANAGER: "dapo"}), ("dapo-soft_overlong", PUNISHES)],
+)
+def test_a_reward_manager_of_verl_gives_the_rewards(objective: str, settings: dict[str, Any]) -> None:
+    assert settled(config(objective, **settings)).reward.reward_manager.name == settings[MANAGER]
+
+
 @pytest.mark.parametrize(
     ("objective", "changes", "said"),
     [
+        ("dapo+soft_overlong", PUNISHES, "punishes long responses too; leave it out, or add -soft_overlong"),
         ("grpo", {"actor_rollout_ref.actor.strategy": "megatron"}, "leave it at fsdp"),
         ("grpo", {"actor_rollout_ref.actor.shuffle": True}, "take the responses of a prompt apart"),
         ("grpo", {"critic.enable": True}, "value model"),

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from objectives import Objective, ObjectiveError, parse
 from objectives.adapters.verl.teacher import check_teacher, is_verls
 from objectives.peers.replaced import refuse_replaced
-from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, OVERLONG, TEACHER, VERL
+from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, MANAGER, OVERLONG, TEACHER, VERL
 
 FUSED = "actor_rollout_ref.model.use_fused_kernels"
 REWARD_KEYS, REWARD_WEIGHTS = (f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights"))
@@ -78,10 +78,10 @@ def _reads_sampler(objective: Objective) -> bool:
 def _refuse_replaced(objective: Objective, config: DictConfig, decided: Mapping[str, Any]) -> None:
     given = {name: OmegaConf.select(config, name) for name in VERL.defaults if name != LOSS}
     usual = {name: OmegaConf.select(_defaults(), name) for name in given}
-    shaped = {  # verl's reward manager
+    shaped = {  # verl's reward manager, whose rewards the adapter reads
         name: value
         for name, value in given.items()
-        if value is not None and (name == LIMIT or name.startswith(OVERLONG))
+        if value is not None and (name in (LIMIT, MANAGER) or name.startswith(OVERLONG))
     }
     refuse_replaced(VERL, objective, given, usual, {**shaped, **decided})
 
@@ -113,7 +113,16 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
 
 
 def _check_rewards(objective: Objective, config: DictConfig) -> None:
-    """An objective that reads the rewards of several functions has them by name."""
+    """An objective that reads the rewards of several functions has them by name; a long response is punished once."""
+    punished, manager = f"{OVERLONG}enable", OmegaConf.select(config, MANAGER)
+    if (
+        manager == "dapo"
+        and OmegaConf.select(config, punished)
+        and "soft_overlong" in {p.name for p in objective.parts}
+    ):
+        raise ObjectiveError(
+            f"{punished}=True: objective={objective} punishes long responses too; leave it out, or add -soft_overlong"
+        )
     keys, weights = reward_columns(config)
     if "rewards" in objective.needs and not keys:
         raise ObjectiveError(
