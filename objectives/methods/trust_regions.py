@@ -317,7 +317,8 @@ class TokenGroupNorm(GroupNorm):
         total = group_sum(tokens, index, groups).clamp(min=1)
         centred = reward - (group_sum(tokens * reward, index, groups) / total)[index]
         largest = reward.new_zeros(groups).scatter_reduce(0, index, reward.abs(), "amax")
-        rounding = total * largest * torch.finfo(reward.dtype).eps
+        rows = group_sum(torch.ones_like(reward), index, groups)  # a response's tokens are one term of the sums
+        rounding = rows * largest * torch.finfo(reward.dtype).eps
         centred = centred.where(centred.abs() > rounding[index], 0.0)
         deviation = (group_sum(tokens * centred.square(), index, groups) / total).sqrt()
         advantage = centred / (deviation + self.eps)[index]

@@ -53,6 +53,13 @@ def test_a_million_tokens_do_not_drown_small_advantages() -> None:
         assert found[-1].item() == pytest.approx(0.02 / (0.02 * 0.98) ** 0.5, rel=1e-3)
 
 
+def test_a_group_of_long_responses_does_not_drown_small_differences_of_reward() -> None:
+    reward = torch.tensor([0.99] + [1.0] * 15)
+    batch = TokenBatch(mask=torch.ones(16, 4096, dtype=torch.bool), group=torch.zeros(16).long(), reward=reward)
+    advantage = parse("token_group_norm-kl").prepare(batch).advantage[:, 0]
+    assert advantage.tolist() == pytest.approx([-(15**0.5)] + [15**-0.5] * 15, rel=1e-3)
+
+
 def test_rewards_are_normalised_each_by_itself_and_weighed_as_the_run_weighs_them() -> None:
     rewards = tokens([1, 0], [1, 1], [0, 0], [0, 1])
     batch = small_batch(tokens([0.5], [0.5], [0.5], [0.5]), [1.0, 2.0, 0.0, 1.0], [0] * 4, rewards=rewards)
