@@ -192,7 +192,7 @@ class ZooGRPOTrainer(GRPOTrainer):
             reward=(rewards * self.reward_weights.to(device)).nansum(1),
             rewards=self._rewards_apart(whole),
             reward_weights=tuple(self.reward_weights.tolist()),
-            correct=self._correctness(),
+            correct=self._correctness(whole),
             truncated=cut | ~torch.isin(last, ends),
             max_length=self.max_completion_length,
             random_key=random_keys(
@@ -222,12 +222,18 @@ class ZooGRPOTrainer(GRPOTrainer):
             )
         return self._rewards.nan_to_num()
 
-    def _correctness(self) -> Tensor:
-        correct = self._rewards[:, self._correct].nan_to_num()
+    def _correctness(self, whole: Tensor) -> Tensor:
+        correct, name = self._rewards[:, self._correct], self.reward_func_names[self._correct]
+        if "correct" in self.needs and (correct.isnan() & whole).any():
+            raise ObjectiveError(
+                f"objective={self.objective} reads correctness, but {name} gave None for completions that others "
+                "score: have it give a number for all of them, or name another function by correct="
+            )
+        correct = correct.nan_to_num()
         if "correct" in self.needs and ((correct < 0) | (correct > 1)).any():
             raise ObjectiveError(
-                f"objective={self.objective} reads correctness in [0, 1], but {self.reward_func_names[self._correct]} "
-                f"gave {correct.min():g} to {correct.max():g}: name by correct= a reward function that says it"
+                f"objective={self.objective} reads correctness in [0, 1], but {name} gave {correct.min():g} to "
+                f"{correct.max():g}: name by correct= a reward function that says it"
             )
         return correct
 

@@ -125,6 +125,16 @@ def test_correctness_is_one_of_the_reward_functions(tmp_path: Path) -> None:
         quietly(trainer("dapo", args, reward_funcs=lambda row, **_: [2.0] * len(row)).train)
 
 
+def test_correctness_that_is_not_known_is_an_error_where_it_is_read(tmp_path: Path) -> None:
+    def math_alone(row: list[int], **_: Any) -> list[float | None]:
+        return [None if number < SIZE else float(number % 2) for number in row]
+
+    args, functions = settings(tmp_path, 4, 6, max_steps=1), [math_alone, right]
+    with pytest.raises(ObjectiveError, match="math_alone gave None for completions that others score"):
+        quietly(trainer("dapo", args, reward_funcs=functions, correct="math_alone").train)
+    quietly(trainer("grpo", args, reward_funcs=functions).train)
+
+
 def test_a_function_gives_a_reward_to_all_of_a_group_or_to_none_where_they_are_read_apart(tmp_path: Path) -> None:
     def second(row: list[int], **_: Any) -> list[float | None]:
         return [None if number < SIZE else float(number) for number in row]
