@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from objectives.batch import SCORED, Batch, Prepared, Source, TokenBatch, fields_from
+from objectives.batch import SCORED, Action, Batch, Prepared, Source, TokenBatch, fields_from
 from objectives.objective import Objective, Plan
 from objectives.ops import Tensor, torch, without_gradients
 
@@ -184,9 +184,9 @@ _NOTHING: Mapping[str, Tensor] = {}
 class PartMetrics:
     """Sums over rows of mini-batches, on their device; they add up over micro-batches and processes.
 
-    `tokens` that the loss sees and their `mass`, the size of the advantage; `loss`; `kl` to the reference (k3); for
-    each part `touched/PART/tokens`, `touched/PART/mass` and whatever else is measured of the tokens that it touched;
-    with `overlaps` how many of them each other part touched too.
+    `tokens` that the loss sees, those `sampled` before selection, and their `mass`, the size of the advantage; `loss`;
+    `kl` to the reference (k3); for each part `touched/PART/tokens`, `touched/PART/mass` and whatever else is measured
+    of the tokens that it touched; with `overlaps` how many of them each other part touched too.
     """
 
     def __init__(self, objective: Objective, device: "torch.device", overlaps: bool = False) -> None:
@@ -198,6 +198,7 @@ class PartMetrics:
         """Counts what is settled in a plan, of some of its rows; tokens and mass are those of `whole`, unless None."""
         batch = (whole or part).batch
         self.sums["tokens"] += batch.mask.sum()
+        self.sums["sampled"] += batch.trace.of(Action.TOKENS)[0].value.sum()
         self.sums["mass"] += batch.advantage.abs().sum()
         self._count(part, part.touched, part.touched, measures)
         # All processes have the same sums, even those none of whose rows have a gradient.
@@ -250,15 +251,16 @@ def k3(difference: Tensor) -> Tensor:
 
 
 def normalise(sums: Mapping[str, float]) -> dict[str, float]:
-    """Of summed numbers: each part's share of tokens and of mass, means over what it touched, means per token.
+    """Of summed numbers: each part's share of sampled tokens and of mass, means over what it touched and per token.
 
     `loss` is left as it is; what is a mean over nothing is left out.
     """
     rest = dict(sums)
-    whole = {"tokens": max(1.0, rest.pop("tokens", 0.0)), "mass": rest.pop("mass", 0.0) or 1.0}
+    tokens = rest.pop("tokens", 0.0)
+    whole = {"tokens": max(1.0, rest.pop("sampled", tokens)), "mass": rest.pop("mass", 0.0) or 1.0}
     divided = {}
     for name, value in rest.items():
-        divisor = 1.0 if name == "loss" else whole["tokens"]
+        divisor = 1.0 if name == "loss" else max(1.0, tokens)
         if name.startswith("touched/"):
             _, part, measure = name.split("/", 2)
             divisor = whole.get(measure, rest[f"touched/{part}/tokens"])

@@ -185,7 +185,7 @@ def the_metrics_of_training_count_the_account(objective: Objective) -> None:
 
 
 def check_counts(plan: Plan, metrics: Mapping[str, float]) -> None:
-    tokens, mass = plan.batch.mask.sum().item(), plan.batch.advantage.abs().sum().item()
+    tokens, mass = plan.batch.trace.entries[0].value.sum().item(), plan.batch.advantage.abs().sum().item()
     acted = by_hand(plan.batch.trace)
     for name, here in acted.items():
         assert metrics[f"touched/{name}/tokens"] == pytest.approx(here.sum().item() / max(1, tokens))

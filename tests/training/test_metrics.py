@@ -65,6 +65,18 @@ def test_touched_tokens_their_mass_statistics_and_overlaps_are_those_counted_by_
     assert any(value not in (0.0, 1.0) for key, value in metrics.items() if "/overlap/" in key)
 
 
+def test_what_selects_or_shapes_touches_a_share_of_the_tokens_that_were_sampled() -> None:
+    sampled, batch = rollouts()
+    batch = batch.with_fields(truncated=torch.arange(len(batch.mask)) % 4 > 0, max_length=1, logp_old=sampled.logp)
+    objective, every = parse("grpo+overlong_filter+soft_overlong-kl"), torch.arange(len(batch.mask))
+    metrics = StepMetrics(objective, sampled, torch.device("cpu"))
+    metrics.add_plan(objective.plan(objective.prepare(batch)), every, every)
+    found = metrics.metrics(Accelerator(cpu=True))
+    dropped = batch.mask[every % 4 > 0].sum() / batch.mask.sum()
+    assert found["touched/overlong_filter/tokens"] == pytest.approx(dropped.item())
+    assert found["touched/soft_overlong/tokens"] == 1
+
+
 @pytest.mark.parametrize("expression", ["grpo", "stapo", "justrl+top_entropy+dual_clip", "grpo+stare"])
 def test_a_process_without_a_row_that_teaches_has_the_sums_of_the_others(expression: str) -> None:
     sampled, batch = rollouts()
