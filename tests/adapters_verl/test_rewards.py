@@ -13,6 +13,8 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
 from verl.workers.reward_manager.batch import BatchRewardManager
 
+from objectives import parse
+from objectives.adapters.verl.controller import Outcomes
 from rlzoo.tasks import Problem
 from rlzoo.tasks.reward import ROW, load_reward
 
@@ -75,3 +77,9 @@ def test_a_function_earns_what_it_earns_in_verl(manager: str, function: Function
     row = {"question": "", "ground_truth": "34", "is_chat": True, "columns": columns}
     problem = Problem("row", [{"role": "user", "content": "1?"}], "34", {"data_source": "math", ROW: row})
     assert load_reward(function)(problem, text)[0] == pytest.approx(by_verl(manager, function, text))
+
+
+def test_a_row_without_acc_is_as_correct_as_its_reward() -> None:
+    rows: Any = {"extra_fields": [{"reward_extra_info": {"acc": True}}, {}, {"reward_extra_info": {"acc": 0.0}}]}
+    correct = Outcomes(parse("dapo"), frozenset(), 8)._correctness(rows, torch.tensor([-1.0, 0.5, 1.0]))
+    assert correct.tolist() == [1.0, 0.5, 0.0]

@@ -269,9 +269,10 @@ class Outcomes:
         return torch.tensor([[float(each[key]) for key in self.reward_keys] for each in extras])
 
     def _correctness(self, data: TensorDict, reward: Tensor) -> Tensor:
-        """[n] what the reward function calls `acc`, otherwise the reward."""
-        accuracies = [float(each["acc"]) for each in _extras(data) if each.get("acc") is not None]
-        correct = torch.tensor(accuracies) if len(accuracies) == len(reward) else reward
+        """[n] what the reward function calls `acc`; the reward of a row without it."""
+        said = [each.get("acc") for each in _extras(data)]
+        pairs = zip(said, reward.tolist(), strict=True)
+        correct = torch.tensor([float(earned if acc is None else acc) for acc, earned in pairs])
         if "correct" in self.objective.needs and ((correct < 0) | (correct > 1)).any():
             raise ObjectiveError(
                 f"objective={self.objective} reads correctness in [0, 1], but the reward function gave "
