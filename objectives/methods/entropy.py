@@ -87,6 +87,7 @@ class CovPenalty(Penalty):
     KL-Cov's penalty (Cui et al., arXiv:2505.22617): the tokens of largest covariance are held near the old policy.
     """
 
+    acts_on_policy = False
     failure_modes = ("entropy_collapse",)
     reads = frozenset({"logp", "logp_old"})
     chooses = True

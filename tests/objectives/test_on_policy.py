@@ -7,7 +7,7 @@ from objectives import Objective, ObjectiveError, parse
 from objectives.zoo import PARTS, RECIPES, names, with_examples
 from tests.golden.guard import batches
 
-OF_ENTROPY = {"adaptive_entropy", "cov_penalty", "entropy_bonus"}
+OF_ENTROPY = {"adaptive_entropy", "entropy_bonus"}
 """Penalties whose gradient goes through the entropy, of which gradients of log-probs say nothing."""
 IN_PART = {"soft_gate", "divergence_clip"}
 """Idle up to rounding, and idle where the engine's log-probs are the policy's."""
