@@ -517,7 +517,8 @@ class Drift(Penalty):
     to: str = parameter("old", ("old", "sampler"), "near whom: the policy of the rollouts, or the engine")
 
     def penalty(self, rows: TokenBatch, logp: Tensor, entropy: Tensor | None) -> Tensor:
-        difference = logp - rows.require(f"logp_{self.to}", self.name)
+        is_unmoved = rows.on_policy and self.to == "old"  # rounding is no difference
+        difference = logp - (logp.detach() if is_unmoved else rows.require(f"logp_{self.to}", self.name))
         if self.estimator == "abs":
             return self.beta * difference.abs()
         return self.beta * difference.square() / (2 if self.estimator == "k2" else 1)

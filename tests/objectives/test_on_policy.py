@@ -51,3 +51,14 @@ def test_a_modifier_of_bounds_is_idle_where_its_surrogate_is() -> None:
     assert parse("grpo+clip_higher-kl").idle_on_policy == ("clip", "clip_higher")
     assert parse("grpo+clip_higher-kl").on_policy == parse("grpo-kl").on_policy
     assert parse("justrl").on_policy != parse("stapo").on_policy
+
+
+def test_rounding_is_no_drift_from_the_policy_that_sampled() -> None:
+    for estimator in ("abs", "k2"):
+        objective = parse(f"grpo-kl+drift(beta=0.1,estimator={estimator})")
+        for batch in FRESH:
+            rounded = batch.with_fields(on_policy=True, logp=batch.require("logp_old", "test") * (1 + 1e-7))
+            for found, expected in zip(
+                objective.token_gradients(rounded), parse("grpo-kl").token_gradients(rounded), strict=True
+            ):
+                assert torch.equal(found, expected)
