@@ -8,6 +8,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from objectives import Objective, ObjectiveError
 from objectives.adapters.package import Package
+from objectives.parts.advantages import check_overlong
 from objectives.peers.replaced import refuse_replaced
 from objectives.peers.trl import TRL
 
@@ -89,6 +90,7 @@ def settled(objective: Objective, args: GRPOConfig) -> GRPOConfig:
             f"objective={objective} reads {lacking}, which TRL does not give: its scoring pass tells the log-probs and "
             f"entropies of completions alone"
         )
+    check_overlong(objective.parts, "max_completion_length", args.max_completion_length or 0)
     reads_reference = "logp_ref" in objective.needs
     if args.sync_ref_model and not reads_reference:
         raise ObjectiveError(f"sync_ref_model=True, but objective={objective} reads no reference: add +kl(beta=0.04)")

@@ -1,6 +1,6 @@
 """The parts of the first four stages that several methods use: rewards, selection, advantages and weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from objectives.batch import TokenBatch
@@ -60,6 +60,15 @@ class SoftOverlong(Reward):
         limit = self.max_length or "limit"
         cache = self.cache or f"({limit}/5)"
         return f"R += clip(({limit} - {cache} - |y|) / {cache}, -1, 0)"
+
+
+def check_overlong(parts: Iterable[Part], setting: str, limit: int) -> None:
+    """Raises ObjectiveError for a penalty on length that begins before the first token; a `limit` of 0 is not known."""
+    for each in parts:
+        if isinstance(each, SoftOverlong) and not each.max_length and 0 < limit < (each.cache or 0):
+            raise ObjectiveError(
+                f"cache={each.cache} of {each.name} exceeds {setting}={limit}; lower it, or raise the limit"
+            )
 
 
 @register

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from objectives import OF_TURNS, UNREPORTED, Objective, parse
-from objectives.parts.advantages import SoftOverlong
+from objectives.parts.advantages import check_overlong
 from rlzoo.config.decoding import read_decodings
 from rlzoo.config.sections import Config, LoraConfig, ModelConfig, RolloutConfig, TaskConfig, TrainConfig
 from rlzoo.errors import UserError, nearest
@@ -56,7 +56,7 @@ def check(config: Config, before: "Experiment | None" = None) -> "Experiment":
     objective = parse(config.objective)
     check_objective(objective, config.model, config.task, config.rollout)
     if not config.resume:
-        _check_overlong(objective, config.rollout.max_response_tokens)
+        check_overlong(objective.parts, "rollout.max_response_tokens", config.rollout.max_response_tokens)
     _check_is_read(objective, config.model, config.task)
     _check_stale(objective, config.task, config.rollout)
     check_old_logp(objective, config.rollout)
@@ -278,16 +278,6 @@ def check_objective(objective: Objective, model: ModelConfig, task: TaskConfig, 
 def _reader(objective: Objective, fields: set[str] | frozenset[str]) -> str:
     """The first part that reads one of these fields."""
     return next(part.name for part in objective.parts if part.needs & fields)
-
-
-def _check_overlong(objective: Objective, limit: int) -> None:
-    """Raises UserError for a penalty on length that begins before the first token."""
-    for each in objective.parts:
-        if isinstance(each, SoftOverlong) and not each.max_length and 0 < limit < (each.cache or 0):
-            raise UserError(
-                f"objective={objective}: cache={each.cache} of {each.name} exceeds rollout.max_response_tokens={limit}"
-                f"; lower it, or raise the limit"
-            )
 
 
 def _check_teacher_is_there(objective: Objective, teacher: str, template: str) -> None:

@@ -100,6 +100,7 @@ def test_settings_that_are_left_alone_are_no_error(tmp_path: Path) -> None:
         ("opd", 4, 2, {}, "log-probs of a teacher"),
         ("gigpo", 4, 2, {}, "the rewards and states of turns, which TRL does not give"),
         ("passk", 4, 2, {}, "num_generations=4: objective=passk needs at least 5"),
+        ("grpo+soft_overlong(cache=10)", 4, 2, {}, "cache=10 of soft_overlong exceeds max_completion_length=9"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(

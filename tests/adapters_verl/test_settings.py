@@ -85,6 +85,7 @@ def test_a_reward_manager_of_verl_gives_the_rewards(objective: str, settings: di
     ("objective", "changes", "said"),
     [
         ("dapo+soft_overlong", PUNISHES, "punishes long responses too; leave it out, or add -soft_overlong"),
+        ("dapo+soft_overlong(cache=600)", {}, "cache=600 of soft_overlong exceeds data.max_response_length=512"),
         ("grpo", {"actor_rollout_ref.actor.strategy": "megatron"}, "leave it at fsdp"),
         ("grpo", {"actor_rollout_ref.actor.shuffle": True}, "take the responses of a prompt apart"),
         ("grpo", {"critic.enable": True}, "value model"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from objectives import ObjectiveError
 from rlzoo.config import Config, flat, load_config, to_yaml
 from rlzoo.config.reading import ABSENT, MEANT, given_keys
 from rlzoo.config.schema import keys
@@ -64,7 +65,7 @@ def test_a_key_that_may_have_no_text_is_set_to_none_by_null() -> None:
 def test_a_penalty_on_length_that_begins_before_the_first_token_is_refused() -> None:
     words = ["objective=grpo+soft_overlong(cache=20)", "rollout.max_response_tokens={}"]
     check(load_config([words[0], words[1].format(20)]))
-    with pytest.raises(UserError, match=r"cache=20 of soft_overlong exceeds rollout\.max_response_tokens=19"):
+    with pytest.raises(ObjectiveError, match=r"cache=20 of soft_overlong exceeds rollout\.max_response_tokens=19"):
         check(load_config([words[0], words[1].format(19)]))
 
 

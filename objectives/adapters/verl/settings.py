@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from objectives import Objective, ObjectiveError, parse
 from objectives.adapters.verl.teacher import check_teacher, is_verls
+from objectives.parts.advantages import check_overlong
 from objectives.peers.replaced import refuse_replaced
 from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, MANAGER, OVERLONG, TEACHER, VERL
 
@@ -100,6 +101,7 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
         )
     _check_rewards(objective, config)
     check_teacher(objective, config)
+    check_overlong(objective.parts, "data.max_response_length", config.data.max_response_length)
     rows = config.actor_rollout_ref.rollout.n
     if rows < objective.learning_group:
         raise ObjectiveError(
