@@ -19,7 +19,7 @@ from objectives.adapters.verl import settings
 from objectives.adapters.verl.seams import PEER
 from objectives.adapters.verl.settings import settled
 from objectives.adapters.verl.teacher import MODELS, NODES
-from objectives.peers.verl import ACTOR, CLIP, LOSS, MANAGER, MEAN, OVERLONG, REJECT
+from objectives.peers.verl import ACTOR, BETA, CLIP, KIND, KL, LOSS, MANAGER, MEAN, OVERLONG, REJECT
 from objectives.peers.verl import LOW as CLIP_LOW
 from tests.guide import GUIDE
 from tests.objectives.zoo_names import RECIPES
@@ -44,6 +44,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("grpo", {f"{ACTOR}kl_loss_coef": 0.01}, "'grpo+kl(beta=0.01,clamp=20.0)'"),
     ("gspo", {f"{ACTOR}kl_loss_coef": 0.01}, "nor in verl beside its other settings: leave that out"),
     ("gspo", {f"{ACTOR}use_kl_loss": True}, "'gspo+kl(beta=0.001,clamp=20.0)'"),
+    ("grpo", {KL: True}, "'grpo+kl(beta=0.001,clamp=20.0)'"),
+    ("grpo", {KL: True, BETA: 0.04, KIND: "mse"}, "'grpo+kl(estimator=k2)'"),
+    ("reinforce_pp", {KL: True}, "'reinforce_pp+kl(beta=0.001,clamp=20.0)'"),
     ("grpo", {f"{ACTOR}ppo_epochs": 2}, "'grpo+epochs'"),
     ("grpo", {"algorithm.adv_estimator": "rloo"}, "'grpo+leave_one_out'"),
     ("rloo", {"algorithm.adv_estimator": "rloo"}, "which does that already: leave that out"),
@@ -68,6 +71,9 @@ def test_what_the_objective_decides_is_set_once_and_may_be_said_as_it_decides_it
     assert algorithm.filter_groups.enable is True and algorithm.adv_estimator == "grpo"
     assert settled(made) == made
     assert settled(config("gspo")).actor_rollout_ref.actor.use_kl_loss is False
+    for objective, said in (("grpo", {KL: True, BETA: 0.04}), ("reinforce_pp_baseline", {}), ("reinforce_pp", {})):
+        made = settled(config(objective, **said))
+        assert made.actor_rollout_ref.actor.use_kl_loss is True and settled(made) == made
 
 
 PUNISHES = {MANAGER: "dapo", f"{OVERLONG}enable": True}

@@ -12,11 +12,28 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from objectives import Objective, ObjectiveError, parse
 from objectives.adapters.verl.teacher import check_teacher, is_verls
 from objectives.parts.advantages import check_overlong
+from objectives.parts.losses import KL as Divergence
 from objectives.peers.replaced import refuse_replaced
-from objectives.peers.verl import ACTOR, ADVANTAGE, EPOCHS, FILTER, KL, LIMIT, LOSS, MANAGER, OVERLONG, TEACHER, VERL
+from objectives.peers.verl import (
+    ACTOR,
+    ADVANTAGE,
+    BETA,
+    EPOCHS,
+    FILTER,
+    KIND,
+    KL,
+    LIMIT,
+    LOSS,
+    MANAGER,
+    OVERLONG,
+    TEACHER,
+    VERL,
+)
 
 FUSED = "actor_rollout_ref.model.use_fused_kernels"
 REWARD_KEYS, REWARD_WEIGHTS = (f"algorithm.gdpo_reward_{name}" for name in ("keys", "weights"))
+_KINDS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
+"""Estimator of `kl` -> what verl calls it."""
 MARK = "rlzoo:"
 """What stands before the expression in verl's `loss_mode`."""
 
@@ -69,6 +86,9 @@ def _decided(objective: Objective, config: DictConfig) -> dict[str, Any]:
         TEACHER: is_verls(objective, config),  # starts the teacher, and does nothing else here
         "critic.enable": False,
     }
+    if decided[KL]:  # read by no one; says which divergence is meant
+        kl = next((part for part in objective.parts if isinstance(part, Divergence) and part.name == "kl"), None)
+        decided |= {BETA: kl.beta if kl else 0.0, KIND: _KINDS[kl.estimator if kl else "k3"]}
     return decided | ({"actor_rollout_ref.rollout.calculate_log_probs": True} if _reads_sampler(objective) else {})
 
 
@@ -84,6 +104,8 @@ def _refuse_replaced(objective: Objective, config: DictConfig, decided: Mapping[
         for name, value in given.items()
         if value is not None and (name in (LIMIT, MANAGER) or name.startswith(OVERLONG))
     }
+    if given[KL] and any(given[name] != decided.get(name) for name in (BETA, KIND)):  # another one, said aloud
+        decided = {name: value for name, value in decided.items() if name not in (KL, BETA, KIND)}
     refuse_replaced(VERL, objective, given, usual, {**shaped, **decided})
 
 
