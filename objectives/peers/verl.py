@@ -67,7 +67,7 @@ _MEANS = (
 )
 _OLD = (
     "old log-probs are those of the engine, so that the clip sees its mismatch too; without the part, "
-    "rollout.old_logp=engine gives them to every part that reads old ones"
+    "rlzoo train rollout.old_logp=engine gives them to every part that reads old ones"
 )
 _DROPPED = "drawn among the tokens that the clip leaves; means and share are a micro-batch's"
 _ONE_ADVANTAGE = "geo_mean takes the mean of a response's advantages, here each token has its own"
