@@ -141,8 +141,12 @@ def _composed(terms: Sequence[Term]) -> tuple[Part, ...]:
         parts[part.name] = part
     removed = list(dict.fromkeys(name for term in removals for name in _removed_names(term, parts)))
     for term in additions:
-        if all(part.name in removed for part in contributed_parts(term)):
-            raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out both")
+        gone = {part.name for part in contributed_parts(term)}
+        if gone <= {*removed}:
+            signs = "".join(f"-{it.name}" for it in removals if gone & {*_removed_names(it, parts)})
+            is_of_base = _parts_or_none([it for it in terms if it != term])
+            either = f"{signs} to have it, or +{_typed([term])} to be without it" if is_of_base else "both"
+            raise ObjectiveError(f"{shown(term.name)} is both added and removed: leave out {either}")
     for name in removed:
         remove(parts, name)
     unread = [part for part in parts.values() if not _has_effect(part, parts.values())]
@@ -207,6 +211,19 @@ def unused(terms: Sequence[Term]) -> tuple[str, ...]:
         if term.sign == "+" and _recipe(term) and _parts_or_none(rest) == composed:
             return (f"{_typed([base])} has no effect: {_typed(rest)} is the same", *reversed(lines))
     return tuple(reversed(lines))
+
+
+def with_remedy(notice: str, terms: Sequence[Term]) -> str:
+    """A notice that ends in "Write -X.": what a term of its own has added is left out, as it cannot be removed."""
+    said, _, removals = notice.removesuffix(".").rpartition(" Write ")
+    if not (terms and removals.startswith("-")):
+        return notice
+    additions = [(contributed_parts(term), term.name) for term in _on_a_base(terms)[1:] if term.sign == "+"]
+    typed = {f"-{parts[0].qualified_name}": f"leave out +{name}" for parts, name in additions if len(parts) == 1}
+    names = removals.split(" or ")
+    removed = " or ".join(name for name in names if name not in typed)
+    remedy = " or ".join([f"write {removed}"] * bool(removed) + [typed[name] for name in names if name in typed])
+    return f"{said} {remedy[0].upper()}{remedy[1:]}."
 
 
 def _typed(terms: Iterable[Term]) -> str:

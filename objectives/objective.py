@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from objectives.batch import Action, Batch, Prepared, TokenBatch, Trace, over_scope
 from objectives.equation import written_equation
 from objectives.errors import ObjectiveError, shown
-from objectives.expression import Term, canonical, compose, in_order, read_terms, remove, unused
+from objectives.expression import Term, canonical, compose, in_order, read_terms, remove, unused, with_remedy
 from objectives.ops import Tensor, torch, without_gradients
 from objectives.part import (
     Advantage,
@@ -175,7 +175,8 @@ class Objective:
     def notices(self) -> tuple[str, ...]:
         """What was typed and has no effect, and what may not be what its name suggests, a line each."""
         named = {part.name: part for part in self.parts}
-        return (*self.unused, *(line for part in self.parts for line in part.notices(named)))
+        lines = (line for part in self.parts for line in part.notices(named))
+        return (*self.unused, *(with_remedy(line, self.typed) for line in lines))
 
     def __str__(self) -> str:
         return self.expression

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from objectives.definitions import import_definitions, module_name, strings_behind
 from objectives.errors import ObjectiveError, shown
 from objectives.failure_modes import FAILURE_MODES
-from objectives.part import REQUIRED, Part, Stage
+from objectives.part import REQUIRED, Part, Stage, write_term
 
 PartClass = TypeVar("PartClass", bound=type[Part])
 
@@ -97,6 +97,10 @@ class Recipe:
         settings: dict[str, dict[str, Any]] = {name: {} for name in names}
         for key, value in parameters.items():
             if key not in owners:
+                holders = [name for name in names if key in {item.name for item in fields(parts[name])}]
+                if ideas := [name for name in holders if name in self.contribution] or holders:
+                    written = "+".join([self.name, *(write_term(name, {key: value}) for name in ideas)])
+                    raise ObjectiveError(f"{self.name}: {' and '.join(ideas)} each have {key}; write {written}")
                 raise unknown_parameter(self.name, key, ["variant", *owners])
             settings[owners[key]][key] = value
         return tuple(changed(parts[name], settings[name]) for name in names)

@@ -253,8 +253,9 @@ NOTICES = {
     "stare(amplify=1)": "surprisal_reweighting(amplify=1.0): changes nothing. Write -surprisal_reweighting.",
     "entropy20(fraction=1)": "top_entropy(fraction=1.0): changes nothing. Write -top_entropy.",
     "grpo+kl(estimator=k1)": "kl(estimator=k1): no reference in its gradient",
-    "grpo+unbiased_kl": "kl, unbiased_kl: each is a divergence from the reference. Write -kl or -unbiased_kl.",
-    "grpo+kl_reward": "kl, kl_reward: each is a divergence from the reference. Write -kl or -kl_reward.",
+    "grpo+unbiased_kl": "kl, unbiased_kl: each is a divergence from the reference. Write -kl or leave out +",
+    "grpo+kl_reward": "kl, kl_reward: each is a divergence from the reference. Write -kl or leave out +kl_reward.",
+    "reinforce_pp+kl": "kl, kl_reward: each is a divergence from the reference. Write -kl_reward or leave out +kl.",
     "magic+entropy_bonus": "adaptive_entropy, entropy_bonus: each is an entropy bonus.",
     "opd+teacher_kl": "teacher_advantage, teacher_kl: each is a pull towards the teacher.",
     "gspo+clip_higher": "clip_higher(high=0.28): far wider than clip(low=0.0003)",
@@ -267,7 +268,7 @@ NOTICES = {
     "nft+leave_one_out": "leave_one_out: changes nothing, as implicit_negative reads no advantage. Leave it out.",
     "gspo+no_reward": "no_reward: nothing adds to A, which stays 0, so that only added losses teach.",
     "gspo+off_policy_mask(delta=0.1)": "off_policy_mask(delta=0.1): changes nothing, as the clip cuts off",
-    "opd+stapo": "s2t: goes by rewards, which no_reward does not look at. Write -s2t.",
+    "opd+stapo": "s2t: goes by rewards, which no_reward does not look at. Leave out +stapo.",
     "opd+stare": "surprisal_reweighting: goes by rewards, which no_reward does not look at.",
     "opd+dynamic_sampling": "dynamic_sampling: goes by rewards, which no_reward does not look at.",
     "opsd+sampler_correction": "sampler_correction: changes nothing, as A is 0 until teacher_advantage(source=current)",
@@ -284,12 +285,26 @@ NOTICES = {
 def test_what_is_allowed_and_misleads_has_a_notice_of_one_line() -> None:
     for expression, beginning in NOTICES.items():
         (notice,) = parse(expression).notices
-        assert notice.startswith(beginning) and "\n" not in notice and len(notice) < 160, (expression, notice)
+        assert notice.startswith(beginning) and "\n" not in notice and len(notice) < 170, (expression, notice)
     nothing, _ = parse("arm(alpha=0.5)+no_reward").notices
     assert nothing.startswith(NOTICES["entropy_advantage+no_reward"])
     early = "grpo+teacher_advantage(source=old)+sampler_correction"  # the remedy of a notice
     for variant in (*VARIANTS, "grpo+random_tokens(share=1,limit=2)", early):
         assert parse(variant).notices == (), variant
+
+
+def test_the_remedy_of_a_notice_works() -> None:
+    tried = 0
+    for expression in NOTICES:
+        (notice,) = parse(expression).notices
+        remedy = notice.rpartition(". ")[2]
+        others = [expression + removal for removal in re.findall(r"(?<= )-\w+", remedy)]
+        for name in re.findall(r"eave out \+(\w+)", remedy):
+            others.append(re.sub(rf"\+{name}(\([^)]*\))?", "", expression))
+        for other in others:
+            assert notice not in parse(other).notices, (expression, other)
+        tried += len(others)
+    assert tried > 20
 
 
 def effective(base: str, addition: str) -> Objective | None:
