@@ -240,7 +240,7 @@ class Lopti(Schedule):
     def _low(self, batch: TokenBatch) -> Tensor:
         probability = batch.require("logp_old", self.name).exp()
         if self.portion is None or not batch.mask.any():
-            return probability < probability.new_full((), self.eta)
+            return (probability < probability.new_full((), self.eta)) | (self.eta == 1)  # a p_old may be rounded to 1
         return probability < quantile(probability[batch.mask], self.portion)
 
     def formula(self) -> str:
@@ -266,7 +266,7 @@ Old log-probs and the split stay those of the rollouts; both passes divide by th
 parameters their gradients add up to the joint one; KL and entropy terms belong to the pass of their token.
 With advantage_reweighting the authors take eta = 0.5 and alpha = 0.3. With stare, STARE's authors take its share within
 each pass; here it is that of the rollouts.
-Deviations: the boundary is strict, as in the code; the paper's algorithm prints "<=".
+Deviations: the boundary is strict, as in the code; the paper's algorithm prints "<=". With eta = 1 all are in pass 1.
 Variant authors: eta = 0.4; dual_clip(cap=10); the KL's log-ratio is clamped; token mean per micro-batch,
 weighted by its responses. Their code weighs micro-batches equally: the same where their sizes are, as in their scripts;
 a third of the largest gradient away where they are not (median of 23 random batches).

@@ -123,6 +123,13 @@ def test_stare_takes_a_tenth_of_the_tokens_of_a_sign_rounded_up() -> None:
 # ---- random keys -----------------------------------------------------------------------------------------------------
 
 
+def test_the_control_of_lopti_trains_all_in_the_first_pass() -> None:
+    batch = small_batch(tokens([1.0, 0.4], [0.999, 0.1]), [1.0, 0.0], [0, 0])
+    objective = parse("lopti(eta=1)-kl")
+    first, second = (update.policy_mask for update in objective.passes(objective.prepare(batch)))
+    assert first is not None and second is not None and first.all() and not second.any()
+
+
 def test_the_random_key_of_a_token_is_that_of_seed_group_row_and_position_alone() -> None:
     group = torch.tensor([7, 7, 7, 3, 3])
     key = random_keys(group, 9, seed=5)

@@ -716,7 +716,7 @@ def epochs(case: Case, *, count: int) -> Sequence[Flags]:
 
 @part
 def lopti(case: Case, *, eta: float, portion: float | None, order: str) -> Sequence[Flags]:
-    """Lopti (arXiv:2505.12929, Algorithm 1): p_old < eta, or below a quantile of p_old; then the others.
+    """Lopti (arXiv:2505.12929, Algorithm 1): p_old < eta (all if 1), or below a quantile of p_old; then the others.
 
     What an environment wrote has no p_old and is among the others.
     """
@@ -724,6 +724,6 @@ def lopti(case: Case, *, eta: float, portion: float | None, order: str) -> Seque
     boundary = eta
     if portion is not None and case.mask.any():
         boundary = quantile(probability[case.mask], portion)
-    low = case.mask & (probability < boundary)
+    low = case.mask & ((probability < boundary) | (portion is None and eta == 1))
     high = ~low
     return [high, low] if order == "high_first" else [low, high]
