@@ -221,7 +221,8 @@ recipe(
 This is variant O1 of the paper (M = 1); attenuate=0.9 is its C2.
 Adaptive mode: W <- clip(W + 0.01 sgn(H_target - H), 1, 1.5), M <- clip(M - 0.01 sgn(H_target - H), 0.5, 1); a weight
 that starts at 1 stays off.
-Deviations: tokens whose weighted advantage is 0 are in neither set; ties at the boundary are all taken, so that the
+Deviations: tokens whose advantage is 0 are in neither set (with source=current or scope=microbatch as weights that are
+settled with the rollouts have made it, otherwise without weights); ties at the boundary are all taken, so that the
 order of rows has no influence; equal prefixes tie, so that small batches take more than the share. Theirs takes any of
 the tied: with log-probs in quarters 5 of 40 random batches differ, by 3 % of the largest gradient (median), otherwise
 none. A truncated response earns nothing; the authors grade its text (here task.grade_truncated=true).
