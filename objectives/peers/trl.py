@@ -13,6 +13,10 @@ _DENOMINATORS = {
     "dapo": ("token_mean", ""),
     "luspo": ("seq_sum", ""),
 }
+_OF_GENERATION = (
+    "with steps_per_generation above gradient_accumulation_steps an update is divided by its share of the generation's "
+    "tokens, here by its own"
+)
 _WIDE, _AT_MOST_1 = Shifted("HIGH", least=1.0), Shifted("LOW", most=1.0)
 """A width of 1 and more bounds nothing below."""
 _CLIPS = tuple(
@@ -89,6 +93,10 @@ TRL = PeerTable(
                 | {"vespo_k_neg": "KB", "vespo_lambda_neg": "LB"},
                 "with vLLM, the engine's mismatch is part of the response's ratio",
             ),
+        ),
+        "denominator": tuple(
+            Rule("", {"loss_type": loss}, _OF_GENERATION if loss in ("dapo", "cispo", "vespo") else "")
+            for loss in (*_DENOMINATORS, "cispo", "sapo", "vespo")
         ),
         "mask": (
             Rule("", {"top_entropy_quantile": 1.0}),

@@ -91,7 +91,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], str, list[str]]] = {
         {"use_vllm": True, "vllm_importance_sampling_correction": True}
         | {"vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_cap": 2.0},
         "grpo+group_norm(eps=0.0001)+sampler_correction(level=product,outside=drop)+token_mean-kl",
-        ["not clamped"],
+        ["not clamped", "loss_type=dapo: with steps_per_generation above"],
     ),
 }
 
