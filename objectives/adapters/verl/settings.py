@@ -138,12 +138,9 @@ def _refuse_what_it_cannot(objective: Objective, config: DictConfig) -> None:
 
 def _check_rewards(objective: Objective, config: DictConfig) -> None:
     """An objective that reads the rewards of several functions has them by name; a long response is punished once."""
-    punished, manager = f"{OVERLONG}enable", OmegaConf.select(config, MANAGER)
-    if (
-        manager == "dapo"
-        and OmegaConf.select(config, punished)
-        and "soft_overlong" in {p.name for p in objective.parts}
-    ):
+    punished = f"{OVERLONG}enable"
+    by_verl = OmegaConf.select(config, MANAGER) == "dapo" and OmegaConf.select(config, punished)
+    if by_verl and any(part.name == "soft_overlong" for part in objective.parts):
         raise ObjectiveError(
             f"{punished}=True: objective={objective} punishes long responses too; leave it out, or add -soft_overlong"
         )
