@@ -100,7 +100,9 @@ class Recipe:
                 holders = [name for name in names if key in {item.name for item in fields(parts[name])}]
                 if ideas := [name for name in holders if name in self.contribution] or holders:
                     written = "+".join([self.name, *(write_term(name, {key: value}) for name in ideas)])
-                    raise ObjectiveError(f"{self.name}: {' and '.join(ideas)} each have {key}; write {written}")
+                    raise ObjectiveError(
+                        f"{self.name}: {' and '.join(ideas)} each have {key}; write {shown(written, 200)}"
+                    )
                 raise unknown_parameter(self.name, key, ["variant", *owners])
             settings[owners[key]][key] = value
         return tuple(changed(parts[name], settings[name]) for name in names)
