@@ -445,9 +445,9 @@ _SYMBOL = (
     r"(?:(?:[fpnumckMGT]|da)?(?:m|g|s|A|K|mol|N|J|W|V|C|F|H|T|Hz|Pa|eV|L|l|bar|cal|pc|ohms?)|cd|rad|sr|degs?|mins?|h|hrs?|"
     r"secs?|d|yrs?|atm|amu|AU|ly|ergs?|dyn|dynes?|ft|in|yd|mi|lbs?|oz|mph|kmh|kph|rpm|sq|cu|cc)"
 )
-_BARE = rf"(?<![A-Za-z\\]){_SYMBOL}(?![A-Za-z])"
+_BARE = rf"(?<![A-Za-z\\]){_SYMBOL}(?![A-Za-z]|\\Omega)"
 _COMMAND = (
-    r"(?:\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})(?:\s*[CFK](?![A-Za-z]))?|\\AA(?![A-Za-z])|\\mathring\s*\{\s*A\s*\}|"
+    r"(?:\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})(?:\s*[CFK](?![A-Za-z]))?+|\\AA(?![A-Za-z])|\\mathring\s*\{\s*A\s*\}|"
     rf"(?:(?<![A-Za-z\\])[kMGm]|\\mu\s*)?\\Omega(?![A-Za-z])|\\mu\s+{_BARE}|\\mu(?=\s*\\(?:text|math)))"
 )
 _UPRIGHT = r"\\(?:text(?:rm|normal|up|it|sf)?|mathrm|mbox|hbox|operatorname|unit|si)\s*\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}"

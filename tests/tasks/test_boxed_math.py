@@ -215,7 +215,7 @@ def test_hostile_answers_neither_hang_nor_crash_nor_earn_anything() -> None:
     assert time.monotonic() - start < 60
 
 
-@pytest.mark.parametrize("unit", ["m ", r"\text{cm} ", r"\cdot m ", "m / ", "m^2 "])
+@pytest.mark.parametrize("unit", ["m ", r"\text{cm} ", r"\cdot m ", "m / ", "m^2 ", " mΩ", "°C "])
 def test_units_that_repeat_are_read_in_a_moment(unit: str) -> None:
     started = time.monotonic()
     normalised(f"5 {unit * 30}?")
