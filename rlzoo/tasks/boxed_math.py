@@ -564,9 +564,13 @@ def _equal(gold: Gold, reading: Reading) -> bool:
     if words[0] and words[0] == words[1]:
         return True
     given_value, gold_value = _NUMBERS.get(_words(given), given), _NUMBERS.get(words[0])
-    if same(gold.meanings, parsed(given_value)) or (gold_value and same(parsed(gold_value), parsed(given_value))):
+    values = gold.answer.readings[0].values
+    if not _spells_another(values, reading.values) and same(gold.meanings, parsed(given_value)):
         return True
-    if (prefix := _CHOICE.match(given)) and same(gold.meanings, parsed(given[prefix.end() :])):
+    if gold_value and same(parsed(gold_value), parsed(given_value)):
+        return True
+    behind = given[prefix.end() :] if (prefix := _CHOICE.match(given)) else ""
+    if behind and not _spells_another(values, (behind,)) and same(gold.meanings, parsed(behind)):
         return True
     bare = [_PERCENT.sub("", latex) for latex in (wanted, given)]
     only_one_says_percent = (bare[0] == wanted) != (bare[1] == given)
@@ -608,6 +612,29 @@ def _words(latex: str) -> str:
     words = " ".join(words.lower().split()) if re.fullmatch(r"[A-Za-z\s-]{2,}", words) else ""
     words = _SAID.sub("", words)
     return _NOTHING.get(words, words)
+
+
+_CODE = re.compile(r"\d+(?:\.\d+){2,}|(?:[A-Z]\d+){2,}|-?[\d.]+ to -?[\d.]+")
+_TEXT = re.compile(r"\\text\b|^\W*(?:[A-Z]\s*){3,}\W*$|^[A-Za-z\s]*[A-Za-z]{4}|^(?:yes|no)$", re.ASCII)
+_PRODUCT = re.compile("[a-d]+|[p-t]+|[u-z]+")
+
+
+def _spells_another(gold: Sequence[str], given: Sequence[str]) -> bool:
+    """Whether the values are texts and others than the gold one's: to the engine `stop` is s t o p, and so `post`."""
+    wanted, others = (sorted(map(_spelled, values)) for values in (gold, given))
+    are_texts = all(wanted) and all(others) and any(map(_is_a_text, gold))
+    return are_texts and wanted != others
+
+
+def _is_a_text(value: str) -> bool:
+    """Whether it is no product of letters, as `xy` and `abcd` are."""
+    return _CODE.fullmatch(value) is not None or (_TEXT.search(value) is not None and not _PRODUCT.fullmatch(value))
+
+
+def _spelled(value: str) -> str:
+    """Its letters in their order, of a word, or a code such as 192.168.0.1; "" of anything else."""
+    value = _TO.sub(r"\1 to ", value)
+    return re.sub(r"\s", "", value if _CODE.fullmatch(value) else _words(value))
 
 
 def _equal_regions(gold: Gold, given: MathAnswer) -> bool:

@@ -106,6 +106,20 @@ def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: 
     assert equivalent(gold, answer)
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer", "is_right"),
+    [
+        *(("hello", "olleh", False), ("stop", "post", False), ("no", "on", False), ("CAB", "ABC", False)),
+        *(("HTTH", "HTHT", False), ("A B C", "C B A", False), ("NaCl", "ClNa", False), ("A1B2", "B2A1", False)),
+        *(("10 to 20", "20 to 10", False), ("192.168.0.1", "192.168.1.0", False), ("hello", "(B) olleh", False)),
+        *(("Alice, Bob", "Celia, Bob", False), ("Alice, Bob", "Bob, Alice", True), ("hello", "Hello", True)),
+        *(("xy", "yx", True), ("2ab", "2ba", True), ("mgh", "ghm", True), ("xyzw", "wxyz", True), ("nRT", "TnR", True)),
+    ],
+)
+def test_a_word_is_no_product_of_its_letters_and_a_product_is(gold: str, answer: str, is_right: bool) -> None:
+    assert equivalent(gold, answer) == is_right
+
+
 @pytest.mark.parametrize("answer", [r"\infty^{2}1e5", r"5\infty^{2}", r"\frac{\infty}{3}", r"(\infty^{2}1e5, 7)"])
 def test_what_is_infinite_equals_no_number_however_it_is_written(answer: str) -> None:
     assert not any(same(parsed(gold), parsed(answer)) for gold in ("7", "8675309", "(1, 7)"))
