@@ -160,7 +160,7 @@ class MathAnswer:
     """An answer in plain notation.
 
     `readings` is one, or two for an exact value with its rounded one behind it. `regions` are the conditions of
-    inequalities, joined by *and*, of each alternative.
+    inequalities, joined by *and*, of each alternative. `named` has of each element what it is of, and its value.
     """
 
     readings: tuple[Reading, ...]
@@ -168,6 +168,7 @@ class MathAnswer:
     base: str | None
     units: tuple[str, ...]
     chains: tuple[Chain, ...]
+    named: tuple[tuple[str, str], ...]
 
     @property
     def holds(self) -> bool:
@@ -180,8 +181,10 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Math
 
     Letters that stand alone are units only if `bare_units`; equations are values, not chains, only if `equations`.
     """
-    text = _peeled(typeset(answer))
+    whole = typeset(answer)
+    text = _peeled(whole)
     parts = [_chain(part, bare_units) for part in elements(text) or [""]]
+    names = [_name(*each) for each in zip(elements(whole), parts, strict=False)]
     chains = _in_order([chain for chain, _ in parts])
     if equations:
         readings = [_reading([_text(part) for part in elements(text)])]
@@ -196,7 +199,16 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Math
         base=base and base[1],
         units=tuple(unit for _, unit in parts),
         chains=tuple(chains),
+        named=tuple(zip(names, (chain.values[-1] for chain, _ in parts), strict=False)),
     )
+
+
+def _name(part: str, read: tuple[Chain, str]) -> str:
+    """What an element says that its value is of: `x` of `x_1=7`, *mean* of `mean: 7`, *boys* of `7 boys`, or ""."""
+    chain, unit = read
+    label = _LABEL.match(part)
+    words = label[0] if label else chain.members[0] if chain.relations else unit
+    return re.sub(r"\\text\w*|_\s*(?:\w|\{[^{}]*\})|\b(?:the|is|are|equals)\b|[\s{}:~]", "", words).lower()
 
 
 def _peeled(text: str) -> str:
@@ -385,6 +397,8 @@ def equivalent(gold: str, answer: str) -> bool:
     factors = _conversions(wanted.answer, given)
     if not given.holds or None in factors or not _may_be_equal(wanted.answer, given):
         return False
+    if _is_swapped(wanted.answer.named, given.named):
+        return False
     if (is_same := _same_order(wanted.answer, given)) is not None:
         return is_same
     readings = [_converted(reading, factors) for reading in given.readings]
@@ -477,6 +491,24 @@ def _same_order(gold: MathAnswer, given: MathAnswer) -> bool | None:
     return signs == theirs and all(
         same(parsed(left), parsed(right)) for left, right in zip(members, others, strict=True)
     )
+
+
+def _is_swapped(gold: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]]) -> bool:
+    """Whether a value stands at the name, or without names at the place, of another: `3 boys and 4 girls`."""
+    wanted, theirs = dict(gold), dict(given)
+    if not len(wanted) == len(gold) == len(given) > 1 or "" in wanted:
+        return False
+    if theirs.keys() == wanted.keys():
+        pairs = [(value, theirs[name]) for name, value in gold]
+    elif not any(theirs):
+        pairs = [(value, other) for (_, value), (_, other) in zip(gold, given, strict=True)]
+    else:
+        return False
+    return any(not _is_one(*pair) and any(_is_one(value, pair[1]) for value in wanted.values()) for pair in pairs)
+
+
+def _is_one(value: str, other: str) -> bool:
+    return value == other or same(parsed(value), parsed(other))
 
 
 def _phantoms(answer: str) -> set[str | None]:
@@ -585,7 +617,7 @@ def _repeats_as(gold: Reading, given: Reading) -> bool:
         return False
     left = [*given.values]
     for wanted in gold.values:
-        match = next((value for value in left if value == wanted or same(parsed(wanted), parsed(value))), None)
+        match = next((value for value in left if _is_one(wanted, value)), None)
         if match is None:
             return False
         left.remove(match)
