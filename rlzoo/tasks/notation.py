@@ -323,6 +323,16 @@ def _spaced(inside: re.Match[str]) -> str:
     return bracket + re.sub(r"(?<=\d),(?=0\d\d(?!\d))", "", items).replace(",", ", ")
 
 
+def without_thousands_commas(text: str) -> str:
+    r"""`x=1,200` is `x=1200`. Inside of ( [ and \{ commas part values."""
+    signs = ((it in "([") - (it in ")]") for it in text.replace(r"\{", " (").replace(r"\}", " )"))
+    depth = list(itertools.accumulate(signs, initial=0))
+    return _WITH_COMMAS.sub(lambda it: it[0] if depth[it.start()] else it[0].replace(",", ""), text)
+
+
+_WITH_COMMAS = re.compile(r"(?<![\w.,])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
+
+
 def with_columns_as_tuples(text: str) -> str:
     r"""A column vector, `\langle 1, 2 \rangle` and equations in lines are lists of what they hold."""
     text = _COLUMN.sub(
@@ -368,6 +378,7 @@ TYPESETTING: tuple[Rule, ...] = (
     with_columns_as_tuples,
     without_dollars,
     with_spaced_lists,
+    without_thousands_commas,
 )
 
 
