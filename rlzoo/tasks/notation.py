@@ -469,6 +469,8 @@ _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:{_FURTHER})*\s*\)?\.?\s*$")
 
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
 _BARE_WORDS = re.compile(r"(?:(?<=[\d)}])|(?<=\\pi))\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
+_SHORT_UNIT = re.compile(r"(?<=\d)\s+((?:cm|mm|km|kg|ft|lb|oz|hr|yd|mi|[A-Za-z]{3})s?)\.?$")
+"""No unit that may as well be a product, as `mg` and `nm`."""
 _HAN = r"\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 """Characters of Chinese, Japanese and Korean."""
 _BARE_HAN = re.compile(rf"(?<=[\d)}}])\s?([{_HAN}][{_HAN}/]*)$")
@@ -498,6 +500,7 @@ def without_unit(text: str, bare: bool) -> tuple[str, str]:
 
     Letters in italics that stand alone, such as the K of `300\,K`, are a unit only if `bare`.
     """
+    text = _SHORT_UNIT.sub(lambda it: rf" \text{{{it[1]}}}" if unit_of(it[1]).is_known else it[0], text)
     text = _BARE_HAN.sub(r" \\text{\1}", _UPRIGHT_PREFIX.sub(r"\1", _BARE_WORDS.sub(r" \\text{\1}", text)))
     tail = _TAIL.search(text)
     if tail is None:

@@ -57,6 +57,8 @@ def test_a_unit_behind_a_number_does_not_change_it(answer: str) -> None:
         ),
         *(
             ("103", "103t"),
+            *((f"3 {it}", "3") for it in ("mg", "nm", "abc")),
+            ("3 cm", "3 m"),
             ("103", r"103\text{x}"),
             ("103", r"103\mathbf{i}"),
             ("103", r"103\mathrm{e}"),
@@ -201,6 +203,9 @@ def test_values_of_several_things_are_not_exchanged(gold: str, answer: str, is_r
         (r"t \ge 2", [r"t \geq 2 \text{ hours}"]),
         ("x > 5", [r"x > 5 \text{ dollars}"]),
         (r"v > 20\,\text{km/h}", ["v > 20"]),
+        *((f"10 {it}", ["10"]) for it in ("cm", "kg", "mph", "min", "hrs", "lbs.")),
+        ("3 cm", ["30 mm", r"3\text{ cm}", "3 cm"]),
+        ("3 nm", ["3mn"]),
         ("3 > x > 1", [r"3 > x > 1\text{ cm}", "1 < x < 3"]),
         (r"\emptyset", [r"\{\}", r"\varnothing"]),
         ("5", [rf"\text{{The {it} is }} 5" for it in ("amount left after shopping", "double root")]),
