@@ -233,7 +233,8 @@ def _fitting(key: Key, value: Any, shown: str) -> Any:
             return ""
         raise UserError(f"{shown} is empty; give it a value, or leave it out")
     if typing.get_origin(key.type) in (list, tuple):
-        split = [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+        are_several = isinstance(value, str) and "," in value
+        split = [part.strip() for part in value.split(",")] if are_several else [value]
         return [_scalar(inner[0], part) for part in (value if isinstance(value, list) else split)]
     return value if isinstance(value, dict) else _scalar(_scalar_kind(key), value)
 

@@ -141,7 +141,10 @@ def check_keys(config: Config) -> None:
     _check_partial_tokens(rollout)
     read_decodings(config.evaluation.decodings)
     if "" in config.evaluation.stop:
-        raise UserError("evaluation.stop has an empty text, which would end every response before it begins")
+        raise UserError(
+            "evaluation.stop has an empty text, which would end every response before it begins; take it out, or write "
+            r"""a list of texts in quotes: 'evaluation.stop=["\n\n"]'"""
+        )
     if train.minibatches_per_step > rollout.prompts_per_step:
         raise UserError(
             f"train.minibatches_per_step={train.minibatches_per_step} exceeds "

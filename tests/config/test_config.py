@@ -71,6 +71,7 @@ def test_a_penalty_on_length_that_begins_before_the_first_token_is_refused() -> 
 
 def test_white_space_in_a_list_is_kept_and_around_commas_it_is_not() -> None:
     assert load_config([r'evaluation.stop=["\n\n", " Question:"]']).evaluation.stop == ["\n\n", " Question:"]
+    assert load_config([r'evaluation.stop="\n\nQuestion:"']).evaluation.stop == ["\n\nQuestion:"]
     assert load_config(["evaluation.stop=a, b"]).evaluation.stop == ["a", "b"]
 
 
