@@ -43,11 +43,14 @@ TOOLS = "tools"
 """The column of tools that a row brings itself, as TRL's data may; it is not read."""
 _PLACE_OF_MEDIA = re.compile("<(?:image|video)>")
 _NO_TEXT = "has a message whose content is no text"
+_MESSAGES_AS_TEXT = re.compile(r"""\s*\[\s*\{\s*["'](?:role|content)["']\s*:.*\}\s*\]\s*""", re.DOTALL)
 _HASHES = re.compile(r"####\s*\S")
 
 
 def prompt_of(value: Any, is_rendered: Callable[[str], bool] = is_rendered) -> Prompt:
     """Chat messages; plain text only where a chat template has been applied already. Raises ValueError."""
+    if isinstance(value, str) and _MESSAGES_AS_TEXT.fullmatch(value):
+        raise ValueError("has text that spells chat messages; save them as a list, in jsonl or parquet")
     messages = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if messages and not _are_messages(messages):
         raise ValueError("has a question that is neither text nor chat messages")
@@ -633,6 +636,8 @@ class Columns:
         value = row[self.answer]
         if self.answer != "reward_model":
             return value
+        if isinstance(value, str) and value.lstrip().startswith("{"):
+            raise ValueError("has a reward_model that is text; save it as an object, in jsonl or parquet")
         if not isinstance(value, Mapping | None):
             raise ValueError("has a reward_model without ground_truth")
         return (value or {}).get("ground_truth")

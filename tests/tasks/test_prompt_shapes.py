@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rlzoo.config import TaskConfig
+from rlzoo.errors import UserError
 from rlzoo.rollout.sampler import Sampler
 from rlzoo.tasks import Problem, load_task
 from rlzoo.tasks.dataset import DatasetGrader, problem_to_grade
@@ -51,6 +52,7 @@ def test_parts_of_text_and_empty_system_messages_are_text(parts: list[str], syst
         ([{"content": "1"}], "has a message without a role"),
         (["1"], "neither text nor chat messages"),
         (5, "neither text nor chat messages"),
+        *((str_of([ASKS]), "spells chat messages; save them as a list") for str_of in (json.dumps, repr)),
         ([{"role": "user", "content": [{"type": "image", "image": "1.png"}]}], "content is no text"),
         ([{"role": "user", "content": 5}], "content is no text"),
     ],
@@ -58,6 +60,12 @@ def test_parts_of_text_and_empty_system_messages_are_text(parts: list[str], syst
 def test_what_is_no_prompt_is_said_in_words_that_fit(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         prompt_of(value)
+
+
+def test_a_reward_model_that_is_text_is_said_to_be_text(tmp_path: Path) -> None:
+    row = {"prompt": "1+1?", "reward_model": json.dumps({"ground_truth": "2"})}
+    with pytest.raises(UserError, match="row 1 has a reward_model that is text; save it as an object"):
+        of_file(tmp_path / "data.jsonl", row)
 
 
 def test_what_else_a_message_has_reaches_the_template() -> None:
