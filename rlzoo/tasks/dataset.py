@@ -244,6 +244,11 @@ class DatasetTask:
         """The problems, and what is wrong with the rows that make none."""
         takes_rows = self._takes_rows
         columns = Columns.of(rows.column_names, split, self.config.columns, needs_answer=not takes_rows)
+        if not takes_rows and (choices := columns.choices(rows.column_names, self.config.columns)):
+            _logger.warning(
+                "%s: the column %s is not read; write it into the questions, then task.columns.question=%s says so",
+                *(split, choices, columns.question),
+            )
         # Equal rows share one Problem, and are understood once: some datasets repeat theirs a hundred times.
         problems: dict[tuple[object, ...], Problem] = {}
         understood: dict[object, Problem] = {}

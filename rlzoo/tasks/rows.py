@@ -39,6 +39,8 @@ CONVERSATIONS = ("messages", "conversations")
 """Columns that hold what was said on both sides, as data for supervised training have it."""
 MEDIA = ("image", "images", "video", "videos")
 """Columns of what stands at the `<image>` and `<video>` of a prompt, which no model here reads."""
+CHOICES = ("choices", "options")
+"""Columns of the answers to choose from."""
 TOOLS = "tools"
 """The column of tools that a row brings itself, as TRL's data may; it is not read."""
 _PLACE_OF_MEDIA = re.compile("<(?:image|video)>")
@@ -621,6 +623,11 @@ class Columns:
         """Those, of all of these names, that a problem is made of where no reward asks for the whole row."""
         wanted = (self.question, self.answer, "data_source", *MEDIA, TOOLS)
         return [name for name in dict.fromkeys(wanted) if name is not None and name in names]
+
+    def choices(self, names: Sequence[str], chosen: ColumnsConfig) -> str:
+        """The column of answers to choose from, which no model would see, unless columns were chosen; "" if none."""
+        is_chosen = chosen.question or chosen.answer or self.answer == "reward_model"
+        return "" if is_chosen else next((name for name in names if name.lower() in CHOICES), "")
 
     def reduced(self, row: Row) -> Row:
         """The row; of images, videos and tools it has only whether there are any."""

@@ -42,6 +42,17 @@ def test_columns_of_any_name_can_be_chosen(tmp_path: Path) -> None:
         _ = load_task(config).held_out
 
 
+@pytest.mark.parametrize("name", ["choices", "Options"])
+def test_choices_that_are_not_read_are_told_of_unless_the_columns_are_chosen(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = TaskConfig(jsonl(tmp_path / "data.jsonl", [{"question": "2+2?", name: ["3", "4"], "answer": 2}]))
+    assert load_task(config).held_out and f"the column {name} is not read" in caplog.text
+    caplog.clear()
+    config.columns.question = "question"
+    assert load_task(config).held_out and "not read" not in caplog.text
+
+
 def test_a_data_source_may_be_a_number(tmp_path: Path) -> None:
     (problem,) = task(jsonl(tmp_path / "data.jsonl", [{"question": "1?", "answer": 1, "data_source": 7}])).held_out
     assert problem.data["data_source"] == "7"
