@@ -16,13 +16,13 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, with_votes
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.machine import environment
-from rlzoo.files import read_json_lines, write_json_lines
+from rlzoo.files import read_json_lines, write_json_lines, write_text
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade
 from rlzoo.tasks.grading import Graded, GraderPool
 from rlzoo.tasks.regrading import grading_config, grading_task, problem_of
-from rlzoo.tasks.rows import NamedTwice, prompt_of, read_line
+from rlzoo.tasks.rows import NamedTwice, prompt_of, read_line, spelled_line
 
 Line = Mapping[str, Any]
 Record = dict[str, Any]
@@ -62,7 +62,7 @@ def grade_file(file: Path, config: GradeConfig) -> Summary:
     with GraderPool(DatasetGrader(), config.workers, config.timeout) as pool:
         graded = pool.grade(problems, responses)
     written = [_graded(*each) for each in zip(lines.values(), problems, graded, strict=True)]
-    write_json_lines(target, written)
+    write_text(target, "".join(f"{spelled_line(line)}\n" for line in written))
     correct = sum(line["correct"] == 1 for line in written)
     answered = sum(line["answer"] is not None for line in written)
     return Summary(target, len(written), correct, answered, Counter(line["outcome"] for line in written))
@@ -120,9 +120,11 @@ def _parsed(text: str, place: str) -> Line:
         if not isinstance(line.get(key, ""), str | int if key == "id" else str):
             raise UserError(f"{place}: {key} must be text, not {json.dumps(line[key])}")
     try:
-        json.dumps(line, ensure_ascii=False).encode()
+        spelled_line(line).encode()
     except UnicodeEncodeError as error:
         raise UserError(f"{place} has half of a character, which no file can hold: {error}") from None
+    except RecursionError:
+        raise UserError(f"{place} is nested too deep; flatten it") from None
     return line
 
 

@@ -427,6 +427,16 @@ def read_line(line: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
+def spelled_line(value: Any) -> str:
+    """The JSON of what `read_line` has read, with numbers as they were written."""
+    if isinstance(value, Mapping):
+        members = [f"{spelled_line(name)}: {spelled_line(member)}" for name, member in value.items()]
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(spelled_line, value)) + "]"
+    return repr(value) if isinstance(value, Written) else json.dumps(value, ensure_ascii=False)
+
+
 if TYPE_CHECKING:  # a grader's process has no use for it
     from datasets import Dataset
 
