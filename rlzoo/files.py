@@ -1,5 +1,6 @@
 """Files that are either whole or not there."""
 
+import codecs
 import contextlib
 import errno
 import fcntl
@@ -174,6 +175,13 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
     """Appends one record as one line in one write."""
     with _named(path), open_to_append(path) as file:
         file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def text_of(path: Path) -> str:
+    """The text of a file in UTF-8, or UTF-16 where its mark says so; without the mark. Raises UnicodeDecodeError."""
+    content = path.read_bytes()
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_wide else "utf-8-sig")
 
 
 def read_json(text: str) -> Any:

@@ -16,7 +16,7 @@ from rlzoo.errors import UserError
 from rlzoo.evaluation.evaluate import Evaluation, with_votes
 from rlzoo.evaluation.kept import read_results, record_result
 from rlzoo.experiment.machine import environment
-from rlzoo.files import read_json_lines, write_json_lines, write_text
+from rlzoo.files import read_json_lines, text_of, write_json_lines, write_text
 from rlzoo.records import COUNT, KEYS, NUMBER, PROMPT, TEXT, TEXT_OR_NOTHING, Fields
 from rlzoo.tasks.base import Problem, Task
 from rlzoo.tasks.dataset import DatasetGrader, extracted, problem_to_grade
@@ -95,7 +95,7 @@ def _read_lines(file: Path) -> dict[int, Line]:
     if not file.is_file():
         raise UserError(f"{file}: there is no such file; rlzoo grade takes JSON lines with gold and response")
     try:
-        text = file.read_text(encoding="utf-8")
+        text = text_of(file)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read: {error}") from None
     lines = {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from rlzoo.config import TaskConfig, load_config
 from rlzoo.errors import UserError, nearest, one_line
+from rlzoo.files import text_of
 from rlzoo.tasks.base import FORMATS, Message, Problem
 from rlzoo.tasks.text import Prompt, asked, asking, instructed, is_rendered, place_of_question
 
@@ -264,7 +265,7 @@ def read_examples(file: str) -> list[Example]:
     if not Path(file).expanduser().is_file():
         raise UserError(f"examples={file}: there is no such file")
     try:
-        lines = Path(file).expanduser().read_text(encoding="utf-8").split("\n")
+        lines = text_of(Path(file).expanduser()).split("\n")
         examples = [Example(**json.loads(line)) for line in lines if line.strip()]
         if not all(isinstance(text, str) for example in examples for text in (example.problem, example.response)):
             raise TypeError("one of them is no text")

@@ -86,6 +86,13 @@ def test_a_gold_is_read_as_a_dataset_reads_it_and_carried_along_as_it_was_writte
     assert graded["correct"] == 1 and (tmp_path / "out.jsonl").read_text().startswith(line[:-1])
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_file_with_a_byte_order_mark_is_read(encoding: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "answers.jsonl", LINES[:2])
+    file.write_text(file.read_text(), encoding=encoding, newline="\r\n")
+    assert grade_file(file, GradeConfig(output=str(tmp_path / "out.jsonl"))).lines == 2
+
+
 def test_an_output_is_replaced_only_if_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "answers.jsonl", LINES[:1])
     before = file.read_bytes()

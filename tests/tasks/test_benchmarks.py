@@ -192,6 +192,8 @@ def test_worked_examples_come_before_every_prompt_asked_for_as_the_problems_are(
     save(tmp_path / "aime24.parquet", [{"problem": "1+1?", "answer": "2"}])
     (tmp_path / "shots.jsonl").write_text('{"problem": "2+2?", "response": "4"}\n{"problem": "3?", "response": "3"}\n')
     examples = read_examples(str(tmp_path / "shots.jsonl"))
+    (tmp_path / "marked.jsonl").write_text((tmp_path / "shots.jsonl").read_text(), encoding="utf-8-sig")
+    assert read_examples(str(tmp_path / "marked.jsonl")) == examples
     _, (problem,) = load_benchmark(BENCHMARKS["aime24"], str(tmp_path), " Box it.", examples)
     turns = [(message["role"], message["content"]) for message in problem.prompt]  # type: ignore[index]
     assert turns == [
