@@ -210,10 +210,18 @@ def task_config(benchmark: Benchmark, folder: str = "") -> TaskConfig:
         if candidate.is_file():
             return TaskConfig(str(candidate), held_out=str(candidate))
     if path.is_dir():
-        return TaskConfig(str(path), held_out=str(path))
+        return TaskConfig(str(path), held_out=str(path), held_out_split=_split_in(path, benchmark.split))
     raise UserError(
         f"benchmarks_folder={folder} holds no {candidates[0].name} (nor .json, .jsonl, .csv, or a folder {path.name})"
     )
+
+
+def _split_in(folder: Path, split: str) -> str:
+    """The benchmark's split, or `test` where a dataset folder has no other."""
+    from rlzoo.tasks.rows import Split, split_names
+
+    is_there = split == "test" or split in split_names(Split("benchmarks_folder", str(folder), "split", split))
+    return split if is_there else "test"
 
 
 def load_benchmark(

@@ -181,6 +181,13 @@ def test_a_folder_without_the_file_is_an_error_that_names_it(tmp_path: Path) -> 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("name", "split"), [("hmmt25", "train"), ("hmmt25", "test"), ("aime24", "test")])
+def test_a_dataset_folder_gives_the_benchmarks_split_or_test(name: str, split: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    save(tmp_path / name / f"{split}.parquet", [{"problem": "1+1?", "answer": "2"}])
+    assert len(load_benchmark(BENCHMARKS[name], str(tmp_path))[1]) == 1
+
+
 def test_another_number_of_problems_than_the_papers_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     save(tmp_path / "aime24.parquet", [{"problem": "1+1?", "answer": "2"}])
     with caplog.at_level(logging.WARNING):
