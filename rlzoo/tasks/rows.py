@@ -593,6 +593,8 @@ def _reading(split: Split) -> Iterator[None]:
         raise UserError(f"{split} {error}") from None
     except UnicodeDecodeError as error:
         recoded = f"iconv -f latin1 -t utf8 {split.source} > recoded{path.suffix}"
+        if path.suffix == ZIPPED:
+            recoded = f"gzip -dc {split.source} | iconv -f latin1 -t utf8 > recoded{Path(path.stem).suffix}"
         raise UserError(f"{split} is not in UTF-8 ({error.reason}); recode it, for example: {recoded}") from None
     except Exception as error:
         reason = one_line(error.__cause__ or error)

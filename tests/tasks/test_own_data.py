@@ -1,5 +1,6 @@
 """Data as people bring it: any column names, a system prompt, one file for both splits, files that do not serve."""
 
+import gzip
 import json
 import logging
 from collections.abc import Sequence
@@ -193,6 +194,12 @@ def test_a_file_that_does_not_serve_is_one_line(content: bytes, says: str, tmp_p
     with pytest.raises(UserError, match=says) as caught:
         _ = task(str(tmp_path / "data.jsonl")).train
     assert "\n" not in str(caught.value)
+
+
+def test_the_line_that_recodes_a_zipped_file_unzips_it(tmp_path: Path) -> None:
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress("question,answer\nOù?,1\n".encode("latin-1")))
+    with pytest.raises(UserError, match=r": gzip -dc \S+/data\.csv\.gz \| iconv -f latin1 -t utf8 > recoded\.csv$"):
+        _ = task(str(tmp_path / "data.csv.gz")).train
 
 
 def test_rows_without_an_answer_are_counted_and_it_is_said_what_a_reward_gets(
