@@ -140,7 +140,9 @@ class DatasetTask:
         held_out = self._asking(problems, set(map(self._identity, self.held_out)))
         kept = [problem for problem in problems if id(problem) not in held_out]
         if not kept:
-            raise UserError(f"all of {self._split} is held out as well; set task.held_out or task.held_out_split")
+            is_file = Path(self._other.source).expanduser().is_file()  # which has one split
+            other = "task.held_out to other problems" if is_file else "task.held_out or task.held_out_split"
+            raise UserError(f"all of {self._split} is held out as well; set {other}")
         if len(kept) < len(problems) and self._held_out_rows is not None:
             dropped = len(problems) - len(kept)
             _logger.warning(
