@@ -53,6 +53,7 @@ class Chain:
     def values(self) -> tuple[str, ...]:
         """What it comes to: what stands before the first rounding, and what stands last."""
         exact = next((place for place in range(len(self.relations)) if self._rounds(place)), -1)
+        exact = -1 if _words(self.members[exact]) else exact  # whether seven is about 8 is not known
         return tuple(dict.fromkeys((self.members[exact], self.members[-1])))
 
     @property
@@ -384,6 +385,8 @@ def equivalent(gold: str, answer: str) -> bool:
         return True
     if _is_too_long(answer) or not _phantoms(answer) <= _phantoms(gold):
         return False
+    if _GOES_ON.search(answer) and not _DOTS.search(gold):
+        return False
     if _are_same_choices(gold, answer):
         return True
     choice = _GOLD_CHOICE.fullmatch(gold.strip())
@@ -405,6 +408,9 @@ def equivalent(gold: str, answer: str) -> bool:
     return any(_equal(wanted, reading) for reading in readings) or _equal_regions(wanted, given)
 
 
+_DOTS = re.compile(r"\\[lc]?dots(?![A-Za-z])|\.\.\.|…")
+_GOES_ON = re.compile(rf",\s*(?:{_DOTS.pattern})[\s$.)\]]*$")
+"""A list that says nothing of its end."""
 _INTEGER = re.compile(r"(?<![\w\\])([A-Za-z])\s?\\in\s?\\mathbb\s?\{?\s?Z")
 _HEAD = re.compile(r"(?<![\w\\])[A-Za-z]\s?\(\s?([a-z](?:\s?,\s?[a-z])*)\s?\)\s?=")
 _UPRIGHT = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\}")
