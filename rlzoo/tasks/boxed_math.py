@@ -12,7 +12,7 @@ An answer says its values, and whether they are a set or a tuple. Of a chain of 
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -396,7 +396,7 @@ def equivalent(gold: str, answer: str) -> bool:
         return is_same
     wanted = understood(gold)
     answer = _in_variables_of(gold, answer)
-    given = read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation)
+    given = _in_places(wanted.answer, read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation))
     factors = _conversions(wanted.answer, given)
     if not given.holds or None in factors or not _may_be_equal(wanted.answer, given):
         return False
@@ -458,6 +458,21 @@ def _in_variables_of(gold: str, answer: str) -> str:
         return answer
     other = dict(zip([*given, *wanted], [*wanted, *given], strict=True))
     return _NAME_OR_COMMAND.sub(lambda name: other.get(name[0], name[0]), answer)
+
+
+def _in_places(gold: MathAnswer, given: MathAnswer) -> MathAnswer:
+    """The answer with its values in the gold one's order, where each has a unit of its own: `30 mm and 2 cm`."""
+    wanted, names = ([name for name, _ in answer.named] for answer in (gold, given))
+    are_chains = any(chain.relations for chain in given.chains)  # whose values are in the order of their names
+    if are_chains or "" in wanted or len({*wanted}) < len(names) or sorted(wanted) != sorted(names):
+        return given
+    places = [names.index(name) for name in wanted]
+    readings = (
+        replace(it, values=tuple(it.values[place] for place in places)) if len(it.values) == len(places) else it
+        for it in given.readings
+    )
+    units, named = tuple(given.units[place] for place in places), tuple(given.named[place] for place in places)
+    return replace(given, readings=tuple(readings), units=units, named=named)
 
 
 def _conversions(gold: MathAnswer, given: MathAnswer) -> list[str | None]:

@@ -469,7 +469,7 @@ _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:{_FURTHER})*\s*\)?\.?\s*$")
 
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
 _BARE_WORDS = re.compile(r"(?:(?<=[\d)}])|(?<=\\pi))\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
-_SHORT_UNIT = re.compile(r"(?<=\d)\s+((?:cm|mm|km|kg|ft|lb|oz|hr|yd|mi|[A-Za-z]{3})s?)\.?$")
+_SHORT_UNIT = re.compile(r"(?<=[\d)}])\s+((?:cm|mm|km|kg|ft|lb|oz|hr|yd|mi|[A-Za-z]{3})s?)\.?$")
 """No unit that may as well be a product, as `mg` and `nm`."""
 _HAN = r"\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 """Characters of Chinese, Japanese and Korean."""
