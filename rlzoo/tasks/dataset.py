@@ -12,6 +12,7 @@ that the row asks for: by its `data_source`, the words of its prompt, or those o
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from typing import Any, cast
 from rlzoo.config import TaskConfig
 from rlzoo.errors import UserError
 from rlzoo.tasks.base import Grade, Grader, Problem
-from rlzoo.tasks.boxed_math import normalised, right
+from rlzoo.tasks.boxed_math import LONGEST_ANSWER, normalised, right
 from rlzoo.tasks.forms import AUTO, BOXED, FORM, FORMS, answer_in, asked_for, graded_form, written
 from rlzoo.tasks.knights_and_knaves import (
     KNIGHTS_AND_KNAVES,
@@ -331,6 +332,10 @@ class DatasetTask:
             if not self._takes_rows:
                 raise
             gold = ""  # a reward may make something of what is no text: it has the answer as the row does
+        if not self._takes_rows and len(gold) > LONGEST_ANSWER and re.search(r"\s", gold):
+            raise ValueError(
+                f"has a text of more than {LONGEST_ANSWER} characters for an answer; box what counts of it"
+            )
         return Problem(id, instructed(directed(prompt, config.system_prompt), config.instruction), gold, data)
 
 

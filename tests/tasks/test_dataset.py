@@ -112,10 +112,12 @@ def test_a_repeated_question_keeps_its_weight_in_training_and_counts_once_in_eva
 def test_rows_without_question_or_answer_are_dropped_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows = [verl("1?", "1"), verl("2?", ""), verl("", "3"), verl("4?", None)]
+    rows = [verl("1?", "1"), verl("2?", ""), verl("", "3"), verl("4?", None), verl("5?", "We see. " * 200)]
     with caplog.at_level(logging.WARNING):
         assert questions(task(parquet(tmp_path / "data.parquet", rows)).held_out) == ["1?"]
-    assert "3 of 4 rows are dropped: row 2 has no answer" in caplog.text
+    assert "4 of 5 rows are dropped: row 2 has no answer" in caplog.text
+    with pytest.raises(UserError, match=r"row 1 has a text of more than 1000 characters for an answer; box"):
+        _ = task(parquet(tmp_path / "prose.parquet", rows[-1:])).held_out
 
 
 def test_knights_and_knaves_prompts_are_rendered_already_and_graded_by_their_own_rules(tmp_path: Path) -> None:
