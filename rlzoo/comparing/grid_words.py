@@ -32,9 +32,10 @@ FOLDER = Path("runs/compare")
 LONGEST_NAME, LONGEST_STEM = 60, 20
 OF_THE_GRID = (
     *("objective", "seed", "output", "resume"),
-    *("task.name", "task.held_out", "task.held_out_split", "task.instruction", "task.system_prompt"),
+    *("task.name", "task.split", "task.held_out", "task.held_out_split", "task.held_out_rows", "task.held_out_seed"),
+    *("task.instruction", "task.system_prompt", "task.columns"),
 )
-"""Keys that a row cannot have of its own, beside those of evaluation: all rows answer the same problems."""
+"""Keys that a row cannot have of its own, nor keys of `evaluation`: all rows answer the same problems."""
 _LIST = re.compile(r"([\w.]+)\s*=\s*\[([^\[\]]*)\]")
 
 
@@ -103,7 +104,8 @@ def _check_row(row: RowWords, settings: Sequence[str], goes_on: bool) -> None:
     parse(row.expression)
     for word in row.settings:
         key = word.partition("=")[0]
-        if key in OF_THE_GRID or word.endswith((".yaml", ".yml")) or decided_by(key) is Decides.EVALUATION:
+        is_shared = any(f"{key}.".startswith(f"{name}.") for name in OF_THE_GRID)
+        if is_shared or word.endswith((".yaml", ".yml")) or decided_by(key) is Decides.EVALUATION:
             raise UserError(f"{word} in {str(row)!r}: a row cannot have it of its own; give it to the whole grid")
     if row.settings:
         check_words(replace(load_config([*settings, *row.settings]), resume=goes_on))

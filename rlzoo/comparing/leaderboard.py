@@ -448,7 +448,7 @@ ANALYSES = "looks.json"
 def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]], planned: Collection[int] = ()) -> int:
     """Notes in a folder with which seeds rows are shown, and returns the number of analyses so far.
 
-    Those with a number of seeds at which an analysis was `planned` do not count.
+    At each number of seeds at which an analysis was `planned`, one does not count.
 
     A folder that cannot be written is analysed all the same. Raises UserError if the count is damaged.
     """
@@ -459,7 +459,8 @@ def count_analysis(folder: Path, seeds_of: Mapping[str, Sequence[int]], planned:
                 seen[row].append(sorted(seeds))
         with suppress(OSError):
             write_json(folder / ANALYSES, seen)
-    return max((sum(len(seeds) not in planned for seeds in seen[row]) for row in seeds_of), default=0)
+    sizes = ([*map(len, seen[row])] for row in seeds_of)
+    return max((len(of_row) - len({*of_row} & {*planned}) for of_row in sizes), default=0)
 
 
 @contextmanager

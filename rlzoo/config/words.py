@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
@@ -122,7 +123,17 @@ def _keys_in(word: str) -> list[str]:
 
 def key_and_value(name: str, value: Any) -> str:
     """The word that sets a key to this value, as `load_config` reads it."""
-    return f"{name}={value if name in _expressions() else json.dumps(value, ensure_ascii=False)}"
+    if name in _expressions():
+        return f"{name}={value}"
+    return f"{name}={_NOT_OF_YAML.sub(_as_number, json.dumps(value, ensure_ascii=False))}"
+
+
+def _as_number(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
+
+
+_NOT_OF_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
+"""What YAML would read as a space or refuse."""
 
 
 @cache

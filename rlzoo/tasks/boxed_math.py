@@ -204,9 +204,9 @@ def read(answer: str, bare_units: bool = False, equations: bool = False) -> Math
     )
 
 
-def _name(part: str, read: tuple[Chain, str]) -> str:
+def _name(part: str, parsed_part: tuple[Chain, str]) -> str:
     """What an element says that its value is of: `x` of `x_1=7`, *mean* of `mean: 7`, *boys* of `7 boys`, or ""."""
-    chain, unit = read
+    chain, unit = parsed_part
     label = _LABEL.match(part)
     words = label[0] if label else chain.members[0] if chain.relations else unit
     return re.sub(r"\\text\w*|_\s*(?:\w|\{[^{}]*\})|\b(?:the|is|are|equals)\b|[\s{}:~]", "", words).lower()
@@ -396,7 +396,13 @@ def equivalent(gold: str, answer: str) -> bool:
         return is_same
     wanted = understood(gold)
     answer = _in_variables_of(gold, answer)
-    given = _in_places(wanted.answer, read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation))
+    given = read(answer, bare_units=not wanted.has_letters, equations=wanted.is_equation)
+    moved = _in_places(wanted.answer, given)
+    return _is_given(wanted, given) or (moved is not given and _is_given(wanted, moved))
+
+
+def _is_given(wanted: Gold, given: MathAnswer) -> bool:
+    """Whether an answer, its values in this order, is the gold one."""
     factors = _conversions(wanted.answer, given)
     if not given.holds or None in factors or not _may_be_equal(wanted.answer, given):
         return False
@@ -520,12 +526,16 @@ def _is_swapped(gold: Sequence[tuple[str, str]], given: Sequence[tuple[str, str]
     if not len(wanted) == len(gold) == len(given) > 1 or "" in wanted:
         return False
     if theirs.keys() == wanted.keys():
-        pairs = [(value, theirs[name]) for name, value in gold]
-    elif not any(theirs):
-        pairs = [(value, other) for (_, value), (_, other) in zip(gold, given, strict=True)]
+        orders = [[(value, theirs[name]) for name, value in gold]]
+    elif not any(theirs):  # in the order of the gold one, or in that of the names
+        values = [other for _, other in given]
+        orders = [[*zip(dict(them).values(), values, strict=True)] for them in (gold, sorted(gold))]
     else:
         return False
-    return any(not _is_one(*pair) and any(_is_one(value, pair[1]) for value in wanted.values()) for pair in pairs)
+    return not any(
+        all(_is_one(*pair) or not any(_is_one(value, pair[1]) for value in wanted.values()) for pair in pairs)
+        for pairs in orders
+    )
 
 
 def _is_one(value: str, other: str) -> bool:
@@ -668,8 +678,8 @@ def _words(latex: str) -> str:
 
 
 _CODE = re.compile(r"\d+(?:\.\d+){2,}|(?:[A-Z]\d+){2,}|-?[\d.]+ to -?[\d.]+")
-_TEXT = re.compile(r"\\text\b|^\W*(?:[A-Z]\s*){3,}\W*$|^[A-Za-z\s]*[A-Za-z]{4}|^(?:yes|no)$", re.ASCII)
-_PRODUCT = re.compile("[a-d]+|[p-t]+|[u-z]+")
+_TEXT = re.compile(r"\\text\b|^(?:yes|no)$|^[A-Z](?:\s+[A-Z]){2,}$")
+_WORD = re.compile(r"\b(?=[A-Za-z]*[aeiou])[A-Za-z][a-z]{3,}\b", re.ASCII)
 
 
 def _spells_another(gold: Sequence[str], given: Sequence[str]) -> bool:
@@ -680,8 +690,15 @@ def _spells_another(gold: Sequence[str], given: Sequence[str]) -> bool:
 
 
 def _is_a_text(value: str) -> bool:
-    """Whether it is no product of letters, as `xy` and `abcd` are."""
-    return _CODE.fullmatch(value) is not None or (_TEXT.search(value) is not None and not _PRODUCT.fullmatch(value))
+    """Whether it is no product of letters, as `abxy`, `BIL` and `nRTV` are, and `stop`, `HTTH` and `A B C` are not.
+
+    The letters of a product stand in the order of the alphabet, have no vowel, or are capitals of which none repeats.
+    """
+    if _CODE.fullmatch(value) or _TEXT.search(value):
+        return True
+    letters = re.sub(r"\W", "", value)
+    is_repeated = letters.isalpha() and letters.isupper() and 2 < len(letters) > len({*letters})
+    return is_repeated or any([*word.lower()] != sorted(word.lower()) for word in _WORD.findall(value))
 
 
 def _spelled(value: str) -> str:

@@ -324,13 +324,13 @@ def _spaced(inside: re.Match[str]) -> str:
 
 
 def without_thousands_commas(text: str) -> str:
-    r"""`x=1,200` is `x=1200`. Inside of ( [ and \{ commas part values."""
+    r"""`1,200\pi` is `1200\pi`. Inside of ( [ and \{, and behind `x=`, commas part values."""
     signs = ((it in "([") - (it in ")]") for it in text.replace(r"\{", " (").replace(r"\}", " )"))
     depth = list(itertools.accumulate(signs, initial=0))
     return _WITH_COMMAS.sub(lambda it: it[0] if depth[it.start()] else it[0].replace(",", ""), text)
 
 
-_WITH_COMMAS = re.compile(r"(?<![\w.,])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
+_WITH_COMMAS = re.compile(r"(?<![\w.,=])(?<!=\s)[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
 
 
 def with_columns_as_tuples(text: str) -> str:
@@ -469,7 +469,7 @@ _TAIL = re.compile(rf"\s*(?:/\s*)?\(?\s*{_FACTOR}(?:{_FURTHER})*\s*\)?\.?\s*$")
 
 _CONTENT = re.compile(r"\\[a-z]+\s*\{(.*)\}", re.DOTALL)
 _BARE_WORDS = re.compile(r"(?:(?<=[\d)}])|(?<=\\pi))\s+((?:[A-Za-z]+\s+)*[A-Za-z]{4,}(?:\s+[A-Za-z]+)*)\.?$")
-_SHORT_UNIT = re.compile(r"(?<=[\d)}])\s+((?:cm|mm|km|kg|ft|lb|oz|hr|yd|mi|[A-Za-z]{3})s?)\.?$")
+_SHORT_UNIT = re.compile(r"^([^A-Za-z\\]*\d)\s+((?:cm|mm|km|kg|ft|lb|oz|hr|yd|mi|[A-Za-z]{3})s?)\.?$")
 """No unit that may as well be a product, as `mg` and `nm`."""
 _HAN = r"\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 """Characters of Chinese, Japanese and Korean."""
@@ -500,7 +500,7 @@ def without_unit(text: str, bare: bool) -> tuple[str, str]:
 
     Letters in italics that stand alone, such as the K of `300\,K`, are a unit only if `bare`.
     """
-    text = _SHORT_UNIT.sub(lambda it: rf" \text{{{it[1]}}}" if unit_of(it[1]).is_known else it[0], text)
+    text = _SHORT_UNIT.sub(lambda it: rf"{it[1]} \text{{{it[2]}}}" if unit_of(it[2]).is_known else it[0], text)
     text = _BARE_HAN.sub(r" \\text{\1}", _UPRIGHT_PREFIX.sub(r"\1", _BARE_WORDS.sub(r" \\text{\1}", text)))
     tail = _TAIL.search(text)
     if tail is None:

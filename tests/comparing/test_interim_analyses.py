@@ -58,7 +58,7 @@ def test_seeds_that_another_folder_adds_are_another_analysis(tmp_path: Path) -> 
 
 def test_planned_analyses_are_not_counted_and_further_ones_are(tmp_path: Path) -> None:
     counts = [count_analysis(tmp_path, {"row": list(range(seeds))}, planned=(3, 5)) for seeds in (3, 5, 6, 3)]
-    assert counts == [0, 0, 1, 1]
+    assert counts == [0, 0, 1, 1] and count_analysis(tmp_path, {"row": [0, 1, 7]}, planned=(3, 5)) == 2
 
 
 @pytest.mark.slow

@@ -113,6 +113,7 @@ def test_a_run_with_a_setting_that_its_row_does_not_have_joins_no_such_row(tmp_p
         ("grpo seed=3", "a row cannot have it of its own"),
         ("grpo evaluation.samples=16", "a row cannot have it of its own"),
         ("grpo task.instruction=Think.", "a row cannot have it of its own"),
+        ("grpo task.columns.question=q", "a row cannot have it of its own"),
         ("resume=true", "the same command goes on; leave it out"),
         ("leave_out=dapo", "compare the other rows in another output="),
         ("baseline=grpo train.steps=7", "baseline=grpo train.steps=7 is not among what is compared"),

@@ -170,7 +170,7 @@ def test_a_run_s_folder_takes_no_steps_of_other_code(
 def test_a_grid_trains_anew_what_was_edited_and_takes_it_up_again_when_that_is_taken_back(
     edited: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert TABLE[edited]["compare"] == "trained again, " + ("its row" if edited in ("part", "recipe") else "every row")
+    assert TABLE[edited]["compare"] == f"{'this' if edited in ('part', 'recipe') else 'every'} row is trained again"
     words = [*dict.fromkeys(["grpo", *WORDS[edited]]), *SIZES, "output=grid"]
 
     def folders(*seeds: int) -> dict[str, str]:

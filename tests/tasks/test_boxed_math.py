@@ -109,11 +109,12 @@ def test_an_equivalent_answer_in_another_notation_is_correct(gold: str, answer: 
 @pytest.mark.parametrize(
     ("gold", "answer", "is_right"),
     [
-        *(("hello", "olleh", False), ("stop", "post", False), ("no", "on", False), ("CAB", "ABC", False)),
-        *(("HTTH", "HTHT", False), ("A B C", "C B A", False), ("NaCl", "ClNa", False), ("A1B2", "B2A1", False)),
+        *(("hello", "olleh", False), ("stop", "post", False), ("no", "on", False)),
+        *(("HTTH", "HTHT", False), ("A B C", "C B A", False), ("A1B2", "B2A1", False)),
         *(("10 to 20", "20 to 10", False), ("192.168.0.1", "192.168.1.0", False), ("hello", "(B) olleh", False)),
         *(("Alice, Bob", "Celia, Bob", False), ("Alice, Bob", "Bob, Alice", True), ("hello", "Hello", True)),
         *(("xy", "yx", True), ("2ab", "2ba", True), ("mgh", "ghm", True), ("xyzw", "wxyz", True), ("nRT", "TnR", True)),
+        *(("BIL", "IBL", True), ("abxy", "xyab", True), ("qvBd", "Bqvd", True)),
     ],
 )
 def test_a_word_is_no_product_of_its_letters_and_a_product_is(gold: str, answer: str, is_right: bool) -> None:
