@@ -352,7 +352,9 @@ MEANT = {
     "batch_size": "rollout.prompts_per_step",
     "per_device_train_batch_size": "rollout.prompts_per_step",
     "train_batch_size": "rollout.prompts_per_step",
+    "generation_batch_size": "rollout.prompts_per_step",
     "ppo_mini_batch_size": "train.minibatches_per_step",
+    "steps_per_generation": "train.minibatches_per_step",
     "micro_batch_size": "train.tokens_per_micro_batch",
     "ppo_max_token_len_per_gpu": "train.tokens_per_micro_batch",
     "num_generations": "rollout.responses_per_prompt",
@@ -370,12 +372,16 @@ MEANT = {
     "grad_clip": "train.gradient_clip",
     "model": "model.name",
     "model_name_or_path": "model.name",
+    "model.path": "model.name",
     "task": "task.name",
     "dataset": "task.name",
     "dataset_name": "task.name",
     "train_files": "task.name",
     "val_files": "task.held_out",
     "reward_funcs": "task.reward",
+    "custom_reward_function.path": "task.reward",
+    "rollout.name": "rollout.engine",
+    "vllm_mode": "rollout.engine",
     "report_to": "log.trackers",
     "save_steps": "checkpoint.every",
     "save_freq": "checkpoint.every",
@@ -441,7 +447,7 @@ def remedy(key: str, names: Sequence[str]) -> str:
 
 def meant_key(key: str, names: Sequence[str]) -> str:
     """The key that was meant, empty if none is near."""
-    last = key.rpartition(".")[2]
-    known = [MEANT[name] for name in (key, last) if MEANT.get(name) in names]
+    ends = (key, ".".join(key.split(".")[-2:]), key.rpartition(".")[2])
+    known = [MEANT[name] for name in ends if MEANT.get(name) in names]
     known += [name for name in names if name.endswith("." + key)]
     return next(iter(known or near_names(key, names, most=1)), "")

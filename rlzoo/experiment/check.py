@@ -49,6 +49,7 @@ def check(config: Config, before: "Experiment | None" = None) -> "Experiment":
     check_words(config)
     from rlzoo.experiment.claim import output_folder
     from rlzoo.experiment.experiment import Experiment, without_long_prompts
+    from rlzoo.experiment.run_folder import RunFolder
     from rlzoo.experiment.trial import try_objective
     from rlzoo.model.tokenizer import load_tokenizer
 
@@ -79,7 +80,8 @@ def check(config: Config, before: "Experiment | None" = None) -> "Experiment":
         _check_readable(config.model, tokenizer, training)
     if TEACHER in objective.needs:
         check_teacher(config.model, config.task, config.rollout, tokenizer, training)
-    if "logp_ref" in objective.needs:
+    is_known = RunFolder(folder).has_steps or (alike and "logp_ref" in alike.objective.needs)
+    if "logp_ref" in objective.needs and not is_known:
         _check_reference(config.model, config.rollout, tokenizer, training)
     return experiment
 
@@ -478,10 +480,15 @@ def check_teacher(
 ) -> None:
     """Raises UserError for a teacher with another vocabulary, and for what it cannot read of the problems."""
     from rlzoo.experiment.experiment import teacher_prompt
+    from rlzoo.model.tokenizer import load_tokenizer
 
     other, template = as_teacher(model), task.teacher_prompt
     if other is not None:
-        model, tokenizer = other, _with_its_context("model.teacher", other, model, tokenizer)
+        with errors_naming("model.teacher"):
+            theirs = load_tokenizer(other)
+        if theirs.backend.get_vocab() != tokenizer.backend.get_vocab():
+            raise UserError(_other_vocabulary("model.teacher", other, model))
+        model, tokenizer = other, replace(tokenizer, context_length=theirs.context_length)
     if template and any(isinstance(it.prompt, str) and tokenizer.is_rendered(it.prompt) for it in problems):
         raise UserError(
             f"task.teacher_prompt={template!r} cannot be filled: the prompts of this dataset are rendered with a "
@@ -494,23 +501,27 @@ def check_teacher(
 def _check_reference(
     model: ModelConfig, rollout: RolloutConfig, tokenizer: "Tokenizer", problems: Sequence[Problem]
 ) -> None:
-    """Raises UserError for a reference with another vocabulary, or whose context is too short for the problems."""
-    other, key = as_reference(model), "model.reference"
-    if other is not None:
-        with_context = _with_its_context(key, other, model, tokenizer)
-        check_prompts(other, rollout, with_context, problems, f"{key}={other.name}: the prompt")
+    """Raises UserError for a reference whose tokens are others, or whose context is too short for the problems.
 
-
-def _with_its_context(key: str, other: ModelConfig, model: ModelConfig, tokenizer: "Tokenizer") -> "Tokenizer":
-    """The tokenizer of `model` with the context of the `other` model of a key; UserError for another vocabulary."""
+    One that has weights alone reads with the policy's tokenizer.
+    """
     from rlzoo.model.tokenizer import load_tokenizer
 
-    with errors_naming(key):
+    if (other := as_reference(model)) is None:
+        return
+    try:
         theirs = load_tokenizer(other)
-    if theirs.backend.get_vocab() != tokenizer.backend.get_vocab():
-        raise UserError(
-            f"{key}={other.name} has another vocabulary than model.name={model.name}: "
-            f"{len(theirs.backend)} tokens, and {len(tokenizer.backend)}, which are not the same; a token of one "
-            f"means nothing to the other, so choose a model of the same family"
-        )
-    return replace(tokenizer, context_length=theirs.context_length)
+    except UserError:
+        return
+    named = {number: token for token, number in theirs.backend.get_vocab().items()}
+    if any(named.get(number, token) != token for token, number in tokenizer.backend.get_vocab().items()):
+        raise UserError(_other_vocabulary("model.reference", other, model))
+    with_context = replace(tokenizer, context_length=theirs.context_length)
+    check_prompts(other, rollout, with_context, problems, f"model.reference={other.name}: the prompt")
+
+
+def _other_vocabulary(key: str, other: ModelConfig, model: ModelConfig) -> str:
+    return (
+        f"{key}={other.name} has another vocabulary than model.name={model.name}: a token of one means nothing to the "
+        f"other, so choose a model of the same family"
+    )

@@ -12,6 +12,7 @@ added. In its dev mode it takes weights from any client: it belongs on a network
 """
 
 import json
+import math
 import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,12 +72,16 @@ class VllmServer(VllmServerTraits):
         self.source = _Source(policy, torch.bfloat16 if model.precision == "bfloat16" else torch.float32)
         with self._named_errors(config, model):
             self.longest = _served(config)[model.name]
-            asked = config.max_prompt_tokens + config.max_response_tokens
-            if self.longest < (needed := min(asked, tokenizer.context_length or asked)):
-                what = f"its --max-model-len={self.longest} would cut responses, as a row may take {needed} tokens"
-                raise UserError(self._wrong(config, model, what))
+            self.context = tokenizer.context_length or math.inf
+            self._check_room(1 + config.max_response_tokens)
             self.transfer = self._connected()
         self.sync(policy, version)
+
+    def _check_room(self, tokens: int) -> None:
+        """Raises UserError for a row that the server would cut, and the model would not."""
+        if self.longest < min(tokens, self.context):
+            what = f"its --max-model-len={self.longest} would cut a row of {tokens} tokens"
+            raise UserError(self._wrong(self.config, self.model, what))
 
     @classmethod
     def check(cls, rollout: RolloutConfig, model: ModelConfig, decodings: Sequence[Decoding]) -> None:
@@ -180,6 +185,7 @@ class VllmServer(VllmServerTraits):
         }
 
         def answered(prompt: Sequence[int], number: int) -> list[Any]:
+            self._check_room(len(prompt) + sampling.max_response_tokens)
             room = min(sampling.max_response_tokens, self.longest - len(prompt))
             of_prompt = {"prompt": list(prompt), "max_tokens": room, "seed": _seed(seed, number)}
             with self.connections:

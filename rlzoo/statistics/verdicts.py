@@ -207,7 +207,7 @@ def _difference(test: RowTest, family: Family, p_value: float, p_outside: float,
 
 
 def _possible(interval: Estimate) -> Estimate:
-    """What differences of shares may be."""
+    """The part of an interval that a difference of two shares can be in."""
     return replace(interval, low=max(-1.0, interval.low), high=min(1.0, interval.high))
 
 

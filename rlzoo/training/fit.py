@@ -300,7 +300,7 @@ def _has_room(config: Config, shape: Shape) -> bool:
 
 
 def _may_be(config: Config, objective: Objective) -> bool:
-    """Whether a run takes these keys together."""
+    """Whether `rlzoo train` accepts these keys together."""
     try:
         check_keys(config)
         refuse_unread(config.rollout)

@@ -305,8 +305,8 @@ def _what_is_saved(folder: RunFolder) -> str:
 
 def _with_other_keys(folder: RunFolder) -> str:
     last = folder.last_checkpoint()
-    weights = "" if last is None else f", as from model.name={last}"
-    return f"it keeps its keys, with others begin in another output={weights}"
+    weights = "" if last is None else f" with model.name={last}"
+    return f"it needs the same keys; to change them, start a new run in another output={weights}"
 
 
 def _loop(trainer: Trainer, folder: RunFolder, view: TrainingView, interruption: "Interruption") -> None:

@@ -121,6 +121,7 @@ def test_every_shipped_configuration_is_readable_and_in_range(file: Path) -> Non
         ("train.scheduler=cosine", r"did you mean train\.schedule"),
         ("train.optimizer=adamw_8bit", "unknown key train.optimizer=adamw_8bit; it was removed: AdamW is"),
         ("fsdp_size=8", r"did you mean train\.shards"),
+        ("actor_rollout_ref.rollout.n=8", r"did you mean rollout\.responses_per_prompt"),
         ("train.cpu_offload=true", "unknown key train.cpu_offload=true; it was removed: model.lora.rank"),
         ("grpo", "did you mean objective=grpo"),
         ("me/model", "did you mean model.name=me/model"),

@@ -90,10 +90,11 @@ def test_a_server_that_can_serve_it_is_accepted() -> None:
 
 def test_a_server_whose_rows_are_shorter_than_the_run_s_is_refused() -> None:
     with listening({"/v1/models": (200, MODELS)}) as address:
-        config = load_config(["rollout.engine=vllm_server", f"rollout.server={address}"])
+        words = [f"rollout.server={address}", "rollout.max_response_tokens=64"]
+        config = load_config(["rollout.engine=vllm_server", *words])
         tokenizer = load_tokenizer(config.model)
         policy = load_policy(config.model, tokenizer)
-        with pytest.raises(UserError, match=r"--max-model-len=64 would cut .* 128 tokens; start it with") as error:
+        with pytest.raises(UserError, match=r"--max-model-len=64 would cut a row of \d+ tokens; start it") as error:
             VllmServer(policy, tokenizer, config.rollout, config.model)
     assert "--max-model-len" not in str(error.value).partition(START)[2]
 

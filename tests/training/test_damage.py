@@ -194,8 +194,8 @@ def test_too_little_memory_to_train_says_where_other_keys_begin(
 ) -> None:
     monkeypatch.setattr(loop, "load_trainer", lambda *_: raised(MemoryError()))
     said = fault_of(capsys, *GO_ON, "train.steps=5")
-    assert "step 4 is saved; resume=true goes on from there; it keeps its keys, with others begin in another" in said
-    assert said.endswith(f"output=, as from model.name={run / CHECKPOINT}")
+    assert "step 4 is saved; resume=true goes on from there; it needs the same keys; to change them, start" in said
+    assert said.endswith(f"output= with model.name={run / CHECKPOINT}")
 
 
 @pytest.mark.parametrize(

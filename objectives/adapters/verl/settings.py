@@ -86,9 +86,9 @@ def _decided(objective: Objective, config: DictConfig) -> dict[str, Any]:
         TEACHER: is_verls(objective, config),  # starts the teacher, and does nothing else here
         "critic.enable": False,
     }
-    if decided[KL]:  # read by no one; says which divergence is meant
-        kl = next((part for part in objective.parts if isinstance(part, Divergence) and part.name == "kl"), None)
-        decided |= {BETA: kl.beta if kl else 0.0, KIND: _KINDS[kl.estimator if kl else "k3"]}
+    for kl in objective.parts:  # read by no one; says which divergence is meant
+        if isinstance(kl, Divergence) and kl.name == "kl":
+            decided |= {BETA: kl.beta, KIND: _KINDS[kl.estimator]}
     return decided | ({"actor_rollout_ref.rollout.calculate_log_probs": True} if _reads_sampler(objective) else {})
 
 
@@ -104,7 +104,8 @@ def _refuse_replaced(objective: Objective, config: DictConfig, decided: Mapping[
         for name, value in given.items()
         if value is not None and (name in (LIMIT, MANAGER) or name.startswith(OVERLONG))
     }
-    if given[KL] and any(given[name] != decided.get(name) for name in (BETA, KIND)):  # another one, said aloud
+    given[KIND] = _KINDS.get(given[KIND], given[KIND])
+    if given[KL] and BETA in decided and any(given[name] != decided[name] for name in (BETA, KIND)):  # said aloud
         decided = {name: value for name, value in decided.items() if name not in (KL, BETA, KIND)}
     refuse_replaced(VERL, objective, given, usual, {**shaped, **decided})
 
