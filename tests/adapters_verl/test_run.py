@@ -23,9 +23,10 @@ from tests.processes import failure, launch
 
 MINIBATCHES, TOLERANCE = 2, 1e-4
 """In float32: on the model that adds, gradients of the same loss differ by up to 3e-5 of their norm."""
-SMALL = 1e-3
-"""A gradient's norm below which rounding is measured against this. The divergence from the reference has no gradient
-before the first update; verl computes both log-probabilities in different batches, so that about 1e-8 is left."""
+SMALL = 1e-2
+"""A gradient's norm below which rounding is measured against this. Where the tokens' gradients cancel, their rounding
+stays: 5e-7 was left of a norm of 3e-3 beside one of 6. The divergence from the reference has no gradient before the
+first update; verl computes both log-probabilities in different batches, so that about 1e-8 is left."""
 SHAPING = "reinforce_pp+soft_overlong(cache=4)"
 DROPPING = "dapo"
 WEIGHING = "advantage_reweighting"
