@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from objectives import Objective, ObjectiveError, parse
+from objectives import Objective, ObjectiveError, Penalty, parse
 from objectives.adapters.verl.teacher import check_teacher, is_verls
 from objectives.parts.advantages import check_overlong
 from objectives.parts.losses import KL as Divergence
@@ -86,9 +86,10 @@ def _decided(objective: Objective, config: DictConfig) -> dict[str, Any]:
         TEACHER: is_verls(objective, config),  # starts the teacher, and does nothing else here
         "critic.enable": False,
     }
-    for kl in objective.parts:  # read by no one; says which divergence is meant
-        if isinstance(kl, Divergence) and kl.name == "kl":
-            decided |= {BETA: kl.beta, KIND: _KINDS[kl.estimator]}
+    losses = [part for part in objective.parts if isinstance(part, Penalty) and "logp_ref" in part.needs]
+    kl = next((part for part in losses if isinstance(part, Divergence)), None)
+    if decided[KL] and (kl or not losses):  # read by no one; says which divergence is meant
+        decided |= {BETA: kl.beta if kl else 0.0, KIND: _KINDS[kl.estimator if kl else "k3"]}
     return decided | ({"actor_rollout_ref.rollout.calculate_log_probs": True} if _reads_sampler(objective) else {})
 
 
