@@ -692,7 +692,7 @@ def _spells_another(gold: Sequence[str], given: Sequence[str]) -> bool:
 def _is_a_text(value: str) -> bool:
     """Whether it is no product of letters, as `abxy`, `BIL` and `nRTV` are, and `stop`, `HTTH` and `A B C` are not.
 
-    The letters of a product stand in the order of the alphabet, have no vowel, or are capitals of which none repeats.
+    The letters of a product stand in the order of the alphabet, have no vowel, or are capitals without a repetition.
     """
     if _CODE.fullmatch(value) or _TEXT.search(value):
         return True
