@@ -11,14 +11,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from rlzoo.files import write_json
-
 
 def keep_as_own(config: Path, files: Iterable[Path]) -> None:
     """Keeps that this user made the run with this config.yaml and these files; not where nothing can be kept."""
     with suppress(OSError, RuntimeError):  # a user without a home
         kept = _kept(config)
-        write_json(kept, {str(file.resolve()): _digest(file.read_bytes()) for file in files})
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps({str(file.resolve()): _digest(file.read_bytes()) for file in files}))
+        partial.replace(kept)
 
 
 def is_own(config: Path) -> bool:
