@@ -40,6 +40,8 @@ _TOKEN = re.compile(
 """What holds no end of a command, the ends of commands, and the word that ends a text behind a command."""
 _BARE = re.compile(rf"(?<!\S)\$(?:\{{(?P<braced>[A-Za-z_]\w*)\}}|(?P<bare>[A-Za-z_]\w*))(?!\S)|{_QUOTED}", re.DOTALL)
 """A variable that is a word without quotes, which bash parts into words; and what holds none."""
+_UNQUOTED = re.compile(rf"\$(?:\{{(?P<braced>[A-Za-z_]\w*)\}}|(?P<bare>[A-Za-z_]\w*))|{_QUOTED}", re.DOTALL)
+"""A variable without quotes, also within a word; and what holds none."""
 _OPENED_ARRAY = re.compile(r"(?<![^\s;])[A-Za-z_]\w*\+?=\(")
 _LEADING = re.compile(
     r"(?:(?P<opens>if|while|until|case\s+(?P<subject>.*?)\s+in|\{|(?:for|select)\s+(?P<variable>\w*).*)"
@@ -201,7 +203,8 @@ class _Script:
 
     def words(self, line: str) -> Iterator[str]:
         """Parts a line into words, arrays and variables filled in. Raises ValueError for quotes that never close."""
-        for word in shlex.split(_BARE.sub(_as_array, line), comments=True):
+        line = _UNQUOTED.sub(self._in_one_word, _BARE.sub(_as_array, line))
+        for word in shlex.split(line, comments=True):
             array = _ARRAY.fullmatch(word)
             if array and array[1] in self.values.keys() - self.arrays.keys():
                 yield from self.values[array[1]].split()
@@ -209,6 +212,11 @@ class _Script:
                 yield from self.arrays.get(array[1], ())
             else:
                 yield UNKNOWN if array else self.filled(word)
+
+    def _in_one_word(self, found: re.Match[str]) -> str:
+        """A variable within a word; unknown if bash would part the word at its spaces."""
+        value = self.values.get(found["braced"] or found["bare"] or "", "")
+        return "$()" if len(value.split()) > 1 else found[0]
 
 
 def _as_array(found: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
 from rlzoo.commands import main
@@ -236,6 +236,7 @@ LINES = some.one_of(
 )
 
 
+@example(lines=["a='x y'", "MORE=(\n  p.m=$a\n)"], terms=["1"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=some.lists(LINES, max_size=6), terms=some.lists(TERMS, min_size=1, max_size=3))
 def test_what_is_read_of_a_script_is_what_bash_gives_the_command_or_unknown(
