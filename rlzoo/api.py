@@ -230,7 +230,7 @@ def inspect(folder: str | Path, *words: str, progress: bool = True, **keys: Any)
     trusted, others = own_words([*words, *python_words(keys)], TrustConfig)
     config: InspectConfig = load_config(others, InspectConfig)
     load_run(folder)
-    if Path(config.output or "page.html").is_dir():
+    if config.output and Path(config.output).is_dir():
         raise UserError(f"output={config.output} is a folder; write the name of a page in it")
     for expression in filter(None, (config.objective, config.against)):
         parse(expression)

@@ -180,8 +180,12 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
 def text_of(path: Path) -> str:
     """The text of a file in UTF-8, or UTF-16 where its mark says so; without the mark. Raises UnicodeDecodeError."""
     content = path.read_bytes()
-    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return content.decode("utf-16" if is_wide else "utf-8-sig")
+    return content.decode(encoding_of(content))
+
+
+def encoding_of(beginning: bytes) -> str:
+    """UTF-16 where a file begins with its mark, otherwise UTF-8; reading leaves the mark out."""
+    return "utf-16" if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
 def read_json(text: str) -> Any:

@@ -30,7 +30,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rlzoo.config.sections import ColumnsConfig
 from rlzoo.errors import UserError, nearest, one_line
-from rlzoo.files import DEEPEST, nesting
+from rlzoo.files import DEEPEST, encoding_of, nesting
 from rlzoo.hub import expect_no_hub_without_a_network
 from rlzoo.tasks.base import FORMATS, ZIPPED, format_of
 from rlzoo.tasks.text import Prompt, asked, goes_on, is_rendered, last_boxed
@@ -276,8 +276,7 @@ def _lines(file: Path) -> Iterator[str]:
     """Lines with their ends. Raises UnicodeDecodeError, which says the row, where one is no UTF-8."""
     with _opened(file) as beginning:
         marks = beginning.read(len(codecs.BOM_UTF16_LE))
-    wide = marks in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    with _opened(file) as raw, io.TextIOWrapper(raw, "utf-16" if wide else "utf-8-sig", newline="\n") as text:
+    with _opened(file) as raw, io.TextIOWrapper(raw, encoding_of(marks), newline="\n") as text:
         try:
             for line in text:
                 if len(line) > 2 * DEEPEST and nesting(line.encode()) > DEEPEST:
